@@ -19,7 +19,7 @@ import os
 import resource
 from typing import Protocol
 
-from ..core.incident import Episode
+from ..core.incident import Incident
 from .load_board import LoadBoard
 from .server_budgets import default_spool_files
 
@@ -139,7 +139,7 @@ class ConnectionLimit(set[OnLoop]):
 
     def _reset_counts(self) -> None:
         self._asked = UNLIMITED_COUNT, 0, 0
-        self._full, self._short = Episode(), Episode()
+        self._full, self._short = Incident(), Incident()
         self._lane_counts = (0, 0)
 
     def find_limit(self, max_connections: int, threads: int, spool_files: int = 0) -> None:

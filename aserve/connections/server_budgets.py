@@ -12,7 +12,7 @@ import os
 import resource
 
 from ..core.budgets import UNLIMITED, BodySpace, Budget, MemoryBudget, ResponseSpace, temporary_folder
-from ..core.incident import Episode
+from ..core.incident import Incident
 from ..settings import EngineSettings, show_bytes
 
 logger = logging.getLogger("aserve")
@@ -33,7 +33,7 @@ class Budgets:
         self.files = Budget(count, *_texts_of_files(count))
         # Bodies in memory that are sent by a descriptor each; further ones are sent by the transport. Guess.
         self.watched = Budget(max(count // 4, 1))
-        self._config, self._lack = config, Episode()
+        self._config, self._lack = config, Incident()
         folder = self._folder = temporary_folder()
         filled = _name_total(config.body_spool_total_bytes, BODY_DISK_SHARE, folder)
         self.bodies = BodySpace(

@@ -1,9 +1,8 @@
 """The request body: kept in memory, then spooled to a file; or live.
 
-Owns:     BufferedBody (complete before a worker is taken) and LiveBody
-          (`--body stream`: read while the client still sends).
-Thread:   fed where octets are parsed, on the event loop or in the worker that leads the lane; read in a worker. A BufferedBody is only
-          read once it is complete; a LiveBody locks.
+Owns:     BufferedBody (complete before a worker is taken) and LiveBody (`--body stream`: read while the client still sends).
+Thread:   fed where octets are parsed, on the event loop or in the worker that leads the lane; read in a worker. A BufferedBody is only read when
+          complete; a LiveBody locks.
 Spec:     PEP 3333 "Input and Error Streams".
 Not here: de-framing (protocols/), the limit and its 413 (protocols/base.py, cparsers/chunked.c).
 """
@@ -23,7 +22,7 @@ _UNLIMITED = unlimited_bodies()
 
 
 class BufferedBody:
-    """A body that is collected whole; over `memory_bytes` it goes to a temporary file."""
+    """A body collected whole; over `memory_bytes` the octets go to a temporary file."""
 
     __slots__ = ("_file", "_memory_bytes", "_space", "_spool", "is_chunked", "length")
     is_live = False
@@ -50,7 +49,7 @@ class BufferedBody:
         Append octets of the body.
 
         Raises:
-            RequestRefused: the disk has no room for them; the body is lost, and must be closed.
+            RequestRefused: the disk has no room; the body is lost, and must be closed.
         """
         self.length += len(data)
         if self.length > self._memory_bytes:
@@ -89,16 +88,15 @@ class BufferedBody:
 
     @property
     def octets(self) -> bytes:
-        """All of a body in memory; the file object behind wsgi.input, which a worker may be reading, stays at its position."""
+        """All octets of a body in memory; the position of the file object behind wsgi.input, maybe in use by a worker, stays."""
         return cast(bytes, self._file.getvalue())
 
     def open(self) -> BinaryIO:
-        """Return the file object behind wsgi.input, at its start; it ends where the body ends."""
+        """Return the file object behind wsgi.input, at the start."""
         self._file.seek(0)
         return cast(BinaryIO, self._file)
 
     def close(self) -> None:
-        """Close the temporary file, if there is one."""
         if self._spool is not None:
             self._spool.close()
 
@@ -107,8 +105,7 @@ class LiveBody:
     """
     A body that the app reads while the client still sends it.
 
-    It is the file object behind wsgi.input. A read waits until it can be
-    answered in full or the body has ended.
+    The object is wsgi.input itself. A read waits for a full answer, or for the end of the body.
     """
 
     __slots__ = (
@@ -151,14 +148,14 @@ class LiveBody:
             self._ready.notify_all()
 
     def feed_error(self, text: str) -> None:
-        """Mark the rest of the body as lost, and wake its readers, which raise ClientDisconnected."""
+        """Mark the rest of the body as lost; readers raise ClientDisconnected."""
         with self._ready:
             if not self._complete:
                 self._error = text
             self._ready.notify_all()
 
     def refuse(self, why: RequestRefused) -> None:
-        """End the body as refused: its readers find an error; the client, which is still there, gets the reason."""
+        """End the body as refused: readers find an error; the client, still there, gets the reason."""
         with self._ready:
             if not self._complete:
                 self._error, self.refusal = str(why), why
@@ -171,7 +168,6 @@ class LiveBody:
 
     @property
     def memory_bytes(self) -> int:
-        """Octets that the app has not read."""
         return len(self._buffer)
 
     @property
@@ -182,23 +178,22 @@ class LiveBody:
     # --- called from a worker ---
 
     def open(self) -> LiveBody:
-        """Return the file object behind wsgi.input: this one."""
         return self
 
     def close(self) -> None:
-        """Drop octets that are buffered and those still to come: the app will read no more."""
+        """Drop octets, buffered and still to come: the app will read no more."""
         with self._ready:
             was_full = self.is_full
             self._is_reading = False
             self._buffer.clear()
         on_low = self.on_low
-        self.on_low = self.on_wanted = None  # they hold the exchange, which holds this
+        self.on_low = self.on_wanted = None  # the callbacks hold the exchange, and the exchange holds this body
         if was_full and on_low is not None:
             on_low()
 
     def read(self, size: int | None = -1) -> bytes:
         """
-        Return `size` octets, fewer only at the end of the body; all of it without a size.
+        Return `size` octets, fewer only at the end of the body; without a size the whole rest.
 
         Raises:
             ClientDisconnected: the client left, or broke the framing, before the end.
@@ -209,7 +204,7 @@ class LiveBody:
     def readline(self, size: int | None = -1) -> bytes:
         """Return up to and with the next LF, at most `size` octets. Raises like `read`."""
         limit = None if size is None or size < 0 else size
-        searched = 0  # octets without an LF: a line that comes in many pieces costs no more than its length
+        searched = 0  # octets without an LF: a line in many pieces costs no more than a line in one piece
 
         def line_end(buffer: bytearray) -> int | None:
             nonlocal searched
@@ -262,7 +257,7 @@ class LiveBody:
         return data
 
     def _raise_limit(self) -> None:
-        """Let the body hold twice as much as it does: a reader that wants all of that must not wait for a paused client."""
+        """Let the body hold twice as much: a reader waiting for more octets must not wait for a paused client."""
         if self.is_full:
             self._high_bytes = 2 * len(self._buffer)
             if self.on_low is not None:

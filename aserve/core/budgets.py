@@ -1,11 +1,11 @@
 """How much memory, disk and how many descriptors large bodies may take, all connections together.
 
-Owns:     Budget, a count with a limit; MemoryBudget, which counts an object once, and lets a worker wait a moment for
-          room; SpoolSpace, the disk and descriptors of temporary files of one kind; SpoolFile, one temporary file, which is
-          counted while it is open; the log lines when a budget is used up, and when it has room again.
-Thread:   any; each Budget has a lock, which is held for a sum and no longer. `reserve_body` with `is_patient`: never on
-          the event loop. A SpoolFile is used by one thread at a time.
-Not here: handling a body for which there is no room (body.py, connections/loop/sending.py);
+Owns:     Budget, a count with a limit; MemoryBudget, where each object counts once, and a worker may wait a moment for room; SpoolSpace, the disk
+          and descriptors of temporary files of one kind; SpoolFile, one temporary file, counted while open; the log lines when a budget is used up,
+          and when there is room again.
+Thread:   any; each Budget has a lock, held for a sum and no longer. `reserve_body` with `is_patient`: never on the event loop. A SpoolFile has one
+          thread at a time.
+Not here: handling a body without room (body.py, connections/loop/sending.py);
           which budgets a server has (connections/server_budgets.py).
 """
 
@@ -21,17 +21,17 @@ import time
 from typing import Any, BinaryIO, cast
 
 from .errors import RequestRefused, over_limit
-from .incident import Episode
+from .incident import Incident
 
 logger = logging.getLogger("aserve")
 
 UNLIMITED = 1 << 62
 # Errors of a full disk or a full table of descriptors: these pass, and the client may try again.
 SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-# Descriptors of a file being sent: the app's own, which outlives the worker, and one that the loop watches.
+# Descriptors of a file being sent: the app's own, alive after the worker, and a second for the loop to watch.
 SENT_FILE_COUNT = 2
-# A worker waits for memory while other responses released some within MOVING_SECONDS: clients read, so room will come. It waits at
-# most LONGEST_SECONDS, as other requests may need the worker. Guesses: 5 MB to a client that reads take some milliseconds.
+# A worker waits for memory while other responses released some within MOVING_SECONDS: clients read, so room will come. The wait ends after
+# LONGEST_SECONDS, as other requests may need the worker. Guesses: 5 MB to a reading client take some milliseconds.
 MOVING_SECONDS, LONGEST_SECONDS = 0.05, 0.25
 
 
@@ -45,26 +45,26 @@ class Budget:
         self._texts = used_up, is_over  # for the log; empty: nothing is logged
         self._lock = threading.Lock()
         self._missing = 0  # how much the last refused `reserve` asked for
-        self._episode = Episode()
+        self._incident = Incident()
         # Counts released by `__del__`: the garbage collector may run while this thread has the lock.
         self._dropped: collections.deque[int] = collections.deque()
 
     def reserve(self, count: int, is_forced: bool = False) -> bool:
-        """Add `count`, if there is room; False: there is none, which the log says once."""
+        """Add `count`, if there is room; False: no room, logged once."""
         with self._lock:
             self._count_dropped()
             if self.count + count <= self.limit or is_forced:
                 self.count += count
                 return True
             self.refused_count += 1
-            self._missing = min(count, max(self.limit, 1))  # a larger one may never find room
-            is_news = self._episode.begins()
+            self._missing = min(count, max(self.limit, 1))  # a larger count may never find room
+            is_news = self._incident.begins()
         if is_news and self._texts[0]:
             logger.warning("%s", self._texts[0])
         return False
 
     def change_limit(self, limit: int, used_up: str, is_over: str) -> None:
-        """Set another limit, and its texts for the log."""
+        """Set another limit, and the texts for the log."""
         self.limit, self._texts = limit, (used_up, is_over)
 
     def has_room(self, count: int) -> bool:
@@ -79,7 +79,7 @@ class Budget:
             self.count -= count
 
     def release_later(self, count: int) -> None:
-        """Subtract `count` at the next call; for `__del__`, which must not take the lock."""
+        """Subtract `count` at the next call; for `__del__`, where taking the lock is forbidden."""
         self._dropped.append(count)
 
     def _count_dropped(self) -> None:
@@ -92,28 +92,26 @@ class Budget:
             self._count_dropped()
             if self.count + self._missing > self.limit:
                 return  # still used up, even if no `reserve` asks now
-            is_over = self._episode.is_over_at_second()
+            is_over = self._incident.is_over_at_second()
         if is_over and self._texts[1]:
             logger.warning("%s", self._texts[1])
 
 
 class MemoryBudget(Budget):
     """
-    A Budget in which a worker may wait for room while clients read: that costs less than a temporary file.
+    A Budget with room to wait for while clients read: a wait costs less than a temporary file.
 
-    A body is counted once as an object: if an app returns the same bytes object for many responses, such as a cached page, they
-    take its memory once.
+    A body counts once as an object: an app may return the same bytes object, such as a cached page, for many responses.
     """
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
         self._is_released = threading.Condition(self._lock)
         self._released_at = -math.inf
-        # By id(): each body, and how many responses send it. While a body is in here, no other object has its id.
+        # By id(): each body, and how many responses send the body. While a body is in here, no other object has the same id.
         self._bodies: dict[int, tuple[bytes, int]] = {}
 
     def release(self, count: int) -> None:
-        """Subtract `count`, and wake one waiting worker."""
         with self._lock:
             self._release(count)
 
@@ -124,9 +122,9 @@ class MemoryBudget(Budget):
 
     def reserve_body(self, body: bytes, is_patient: bool = False, is_forced: bool = False) -> bool:
         """
-        Count one more response that sends this body, and the body itself for the first of them; False: there is no room.
+        Count one more response with this body, and for the first response the body itself; False: there is no room.
 
-        `is_patient`: wait while other responses release room; not if the body is larger than the limit.
+        `is_patient`: wait while other responses release room; without effect for a body larger than the limit.
         """
         size = len(body)
         until = time.monotonic() + LONGEST_SECONDS if is_patient and size <= self.limit else 0.0
@@ -141,11 +139,11 @@ class MemoryBudget(Budget):
             if not response_count:
                 self.count += size
             self._bodies[id(body)] = body, response_count + 1
-            self._is_released.notify()  # there may be room for one more; a worker that finds none looks again in MOVING_SECONDS
+            self._is_released.notify()  # there may be room for one more; a worker without room looks again in MOVING_SECONDS
         return True
 
     def release_body(self, body: bytes) -> None:
-        """Count one response less that sends this body; after the last, release the body's memory."""
+        """Count one response less with this body; after the last, release the body's memory."""
         with self._lock:
             _, response_count = self._bodies.pop(id(body))
             if response_count > 1:
@@ -156,15 +154,15 @@ class MemoryBudget(Budget):
 
 def temporary_folder() -> str:
     """
-    Return the folder of temporary files that the environment names, or /tmp, whether a file can be made there or not.
+    Return the folder of temporary files named by the environment, or /tmp, whether a file can be made there or not.
 
-    `tempfile.gettempdir` takes the next of its candidates, in the end the working directory, while this one is full.
+    `tempfile.gettempdir` takes another candidate, in the end the working directory, while this folder is full.
     """
     return cast(str, tempfile._candidate_tempdir_list()[0])  # type: ignore[attr-defined]
 
 
 class SpoolSpace:
-    """The budgets of temporary files of one kind: `octets` of the disk, and `files`, shared with the other kind."""
+    """The budgets of temporary files of one kind: `octets` of the disk, and `files`, shared with the second kind."""
 
     def __init__(self, octets: Budget, files: Budget, prefix: str, folder: str | None = None) -> None:
         """`folder`: of the files; None: Python's."""
@@ -173,10 +171,10 @@ class SpoolSpace:
         self.prefix = prefix
         self.folder = folder
         self._lock = threading.Lock()
-        self._faults = Episode()  # the system's: a full disk, no descriptor
+        self._faults = Incident()  # the system's: a full disk, no descriptor
 
     def log_fault(self, exc: OSError, text: str) -> None:
-        """Log that a temporary file could not be made or written, once an episode."""
+        """Log once an incident a failure to make or write a temporary file."""
         with self._lock:
             is_news = self._faults.begins()
         if is_news:
@@ -192,7 +190,7 @@ class SpoolSpace:
 
 
 class SpoolFile:
-    """A temporary file without a name; its size is counted from `reserve` until it is closed or collected."""
+    """A temporary file without a name; the size counts from `reserve` to the close or the collection."""
 
     __slots__ = ("_has_descriptor", "_space", "file", "size_bytes")
 
@@ -200,10 +198,10 @@ class SpoolFile:
         self._space = space
         self._has_descriptor = False
         self.size_bytes = 0  # as counted; the file is not larger
-        self.file: Any = None  # a raw file, once it was opened
+        self.file: Any = None  # a raw file, once opened
 
     def reserve(self, size_bytes: int) -> bool:
-        """Let the file grow to `size_bytes`; False: there is no room for that, or for one more file."""
+        """Let the file grow to `size_bytes`; False: no room for the octets, or for one more file."""
         space, more = self._space, max(size_bytes - self.size_bytes, 0)
         if more and not space.octets.reserve(more):
             return False
@@ -224,22 +222,22 @@ class SpoolFile:
 
     def open(self) -> BinaryIO:
         """
-        Return the file; make it first if there is none.
+        Return the file, made at the first call.
 
         Raises:
             OSError: the system has no room for a file, or no descriptor.
         """
         if self.file is None:
-            # Unlinked from the start, so that nothing is left behind however the process ends.
+            # Unlinked from the start: nothing is left behind by any end of the process.
             self.file = tempfile.TemporaryFile(prefix=self._space.prefix, dir=self._space.folder, buffering=0)
         return cast(BinaryIO, self.file)
 
     def close(self) -> None:
-        """Close the file, and then release what it took of the budgets."""
+        """Close the file, and then release the budgets."""
         try:
             if self.file is not None:
                 self.file.close()
-        except OSError as exc:  # it is closed anyway (close(2)), and its content is not needed
+        except OSError as exc:  # closed anyway (close(2)), and the content is not needed
             logger.warning("a temporary file could not be closed: %s", exc)
         size_bytes, self.size_bytes = self.size_bytes, 0
         has_descriptor, self._has_descriptor = self._has_descriptor, False
@@ -258,11 +256,11 @@ class SpoolFile:
 class BodySpace(SpoolSpace):
     """The space of request bodies, and the refusals when there is no room."""
 
-    is_measured = False  # the limit is a share of the free space, and changes with that
+    is_measured = False  # the limit is a share of the changing free space
 
     def check(self, length: int) -> None:
         """
-        Check that there is room for a body of this length, before it is received.
+        Check the room for a body of this length, before the octets are received.
 
         Raises:
             RequestRefused: 503: no room now; 413: see `check_limit`.
@@ -274,20 +272,20 @@ class BodySpace(SpoolSpace):
 
     def check_limit(self, length: int) -> None:
         """
-        Check that a body of this length is within the limit of the settings.
+        Check a body's length against the limit of the settings.
 
         Raises:
-            RequestRefused: 413: it would find no room on an empty disk.
+            RequestRefused: 413: no room even on an empty disk.
         """
         if length > self.octets.limit and not self.is_measured:
             raise over_limit(413, "the request body", self.octets.limit, "--body-spool-total")
 
     def no_room(self) -> RequestRefused:
-        """Return the refusal of a body for which there is no room now."""
+        """Return the refusal of a body without room now."""
         return RequestRefused(503, "the server has no room for the request body now; try again later")
 
     def refuse_fault(self, exc: OSError) -> RequestRefused:
-        """Log why a body could not be kept; return its refusal."""
+        """Log why a body could not be kept; return the refusal."""
         self.log_fault(
             exc,
             "cannot keep a request body in a temporary file: %s; see TMPDIR, `ulimit -n`, --body-spool-total, "

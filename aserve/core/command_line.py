@@ -1,4 +1,4 @@
-"""The command line that started this process.
+"""The command line of this process.
 
 Owns:     read_command_line.
 Thread:   any.
@@ -13,7 +13,7 @@ COMMAND_LINE = "/proc/self/cmdline"
 
 
 def read_command_line() -> list[str]:
-    """Return its words, [] if they are not known; sys.argv lacks the interpreter's flags, and the module after -m."""
+    """Return the words, [] if unknown; sys.argv lacks the interpreter's flags, and the module after -m."""
     try:
         with open(COMMAND_LINE, "rb") as file:
             return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]

@@ -3,7 +3,7 @@
 Owns:     is_open, list_open, for_each_above_standard, close_all; accept, above the standard descriptors.
 Thread:   any.
 Spec:     proc(5): /proc/PID/fd.
-Not here: what descriptors refer to (processes/worker/opened.py).
+Not here: the files behind descriptors (processes/worker/opened.py).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def is_open(fd: int) -> bool:
 
 
 def list_open(known: Iterable[int] = ()) -> set[int]:
-    """Return all open descriptors, those in `known` included, and maybe the one used to list them."""
+    """Return all open descriptors, and those in `known`; maybe the one used for the list, too."""
     for folder in FOLDERS:
         with contextlib.suppress(OSError):
             return {int(name) for name in os.listdir(folder)}
-    # There is no such folder, or no descriptor is left to open it.
+    # No such folder, or no descriptor left to open the folder.
     limit = os.sysconf("SC_OPEN_MAX")
     return {fd for fd in {*known, *range(limit if 0 < limit < MAX_TRIED else MAX_TRIED)} if is_open(fd)}
 
@@ -43,13 +43,13 @@ def for_each_above_standard(act: Callable[[int], object]) -> None:
     """Call `act` with each open descriptor above 2."""
     for fd in list_open():
         if fd > 2:
-            with contextlib.suppress(OSError):  # the one by which they were listed
+            with contextlib.suppress(OSError):  # the descriptor used for the list
                 act(fd)
 
 
 def accept(listening: socket.socket) -> tuple[socket.socket, Any]:
     """
-    Accept a connection, with a descriptor above 2: the app may have closed a lower one a moment ago, and its output would reach the client.
+    Accept a connection, with a descriptor above 2: the app may have closed a lower one a moment ago, and the app's output would reach the client.
 
     Raises:
         OSError: see accept(2).
@@ -64,6 +64,5 @@ def accept(listening: socket.socket) -> tuple[socket.socket, Any]:
 
 
 def close_all(fds: Iterable[int]) -> None:
-    """Close these descriptors, which are open."""
     for fd in fds:
         os.close(fd)

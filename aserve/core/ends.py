@@ -4,9 +4,9 @@ Owns:     RequestLog, the interface; Ends, which collects ended requests for a m
 Thread:   `write`: the thread that ends the exchange; `flush`: the same, and the event loop, when requests cease and once a second: one at a time.
 Not here: when a request ends (connections/connection.py, connections/loop/wire_loop.py); the readers (extension.py).
 
-A batch of up to 64 ends shares the cost of calling each reader. Ends wait while there is more to do, and in the lane until no request has come
-for 1 to 2 ms: a kernel timer wakes the event loop then in any case (workers/executor.py), so this costs a request nothing. Measured
-2026-11-23, CPython 3.11, `write` and the call of a reader that does nothing: 0.6 us for one alone, 0.2 us for each of 64.
+A batch of up to 64 ends shares the cost of calling each reader. Ends wait while there is more to do, and in the lane until no request has come for
+1 to 2 ms: a kernel timer wakes the event loop then in any case (workers/executor.py), so the wait costs a request nothing. Measured 2026-11-23,
+CPython 3.11, `write` and the call of an idle reader: 0.6 us for one end alone, 0.2 us for each of 64.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ Batch = Union[bytes, list[Ended]]
 
 # The most ends in a batch: as many as a batch of the lane (connections/lane/lane_memory.py).
 MOST = 64
-# Seconds after which the next end reports the waiting ones: with --threads 0 the loop flushes only after the last job, and 64 requests
-# may take minutes.
+# After so many seconds the next end reports the waiting ends: with --threads 0 the loop flushes only after the last job, and 64 requests may take
+# minutes.
 _LONGEST = 1.0
-# With more ends than this a thread waits until it can report: else they would grow without end while a disk hangs. Guess.
+# With more ends a thread waits until a report is possible: else ends would grow without limit while a disk hangs. Guess.
 _TOO_MANY = 1024
 
 _monotonic = time.monotonic
@@ -59,7 +59,7 @@ _new = tuple.__new__  # 0.1 us; Ended(...) takes 0.8 us (CPython 3.11, 2026-11-2
 
 
 def ended_of(exchange: Exchange, ended_at: float, wants_head: bool = False) -> Ended:
-    """Return the record of an exchange whose response is out, or lost; call it while `exchange.response` is there."""
+    """Return the record of an exchange with a response that is out, or lost; call while `exchange.response` is there."""
     response, client = exchange.response, exchange.client or exchange.connection
     if response is None:
         status, size, head = 0, 0, b""
@@ -90,7 +90,7 @@ class NativeEnds(Protocol):
     ends_waiting: int  # ends that are not in the deque yet
 
     def put_ends(self) -> None:
-        """Put a Batch of them into the deque."""
+        """Put a Batch of new ends into the deque."""
 
     def take_counts(self) -> tuple[list[tuple[int, int]], float]:
         """Return the arguments of Counting.add, and count anew."""
@@ -101,24 +101,24 @@ class RequestLog(Protocol):
 
     @property
     def parts(self) -> Parts:
-        """The state that native/ends.c shares with this."""
+        """The state shared with native/ends.c."""
 
     def attach(self, native: NativeEnds) -> None:
         """Report the ends of plain requests, too."""
 
     def write(self, exchange: Exchange, may_wait: bool = False) -> None:
         """
-        Record an exchange whose response is out, or lost, before its response and body are dropped.
+        Record an exchange with a response that is out, or lost, before the response and the body are dropped.
 
         `may_wait`: an exchange of the lane: Executor.on_pause is called when no more requests come.
         """
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
-        """Record a request that aserve has refused; `exchange` holds what is known of it."""
+        """Record a refused request; `exchange` holds the known part of the request."""
 
 
 class Counting(Protocol):
-    """A reader for which native/counts.c counts."""
+    """A reader with counters kept by native/counts.c."""
 
     @property
     def places(self) -> Any:
@@ -126,14 +126,14 @@ class Counting(Protocol):
 
     @property
     def thread_seconds(self) -> float:
-        """Seconds that threads spent in the requests that were counted."""
+        """Seconds of threads in the counted requests."""
 
     def add(self, found: Iterable[tuple[int, int]], seconds: float) -> None:
-        """Add what C has counted: (place, increment) pairs, and the seconds that threads spent in these requests."""
+        """Add the counts of C: (place, increment) pairs, and the seconds of threads in these requests."""
 
 
 class Lines(Protocol):
-    """A reader for which native/lines.c makes lines."""
+    """A reader with lines made by native/lines.c."""
 
     @property
     def program(self) -> Any:
@@ -144,15 +144,15 @@ class Lines(Protocol):
 
 
 class Reader(NamedTuple):
-    """The callbacks of one reader; None: it wants no such calls."""
+    """The callbacks of one reader; None: no such calls."""
 
     ended: Callable[[Sequence[Ended]], None] | None = (
         None  # called with a batch, in the order in which the requests ended; one thread at a time
     )
-    at_end: Callable[[Exchange], None] | None = None  # called at once for each, while its response is there
+    at_end: Callable[[Exchange], None] | None = None  # called at once for each, while the response is there
     at_end_seconds: float = 0.0  # call `at_end` only for requests that took at least this long
     refused: Callable[[Any, Exchange | None, RequestRefused], None] | None = None  # see RequestLog.write_refused
-    wants_head: bool = False  # it reads the response's head
+    wants_head: bool = False  # reads the response's head
     counting: Counting | None = None  # C counts in place of `ended`
     lines: Lines | None = None  # C makes lines in place of `ended`
 
@@ -162,19 +162,19 @@ class Ends:
 
     def __init__(self, readers: Iterable[Reader], waiting: Sized = (), *, soon: float = 0.0) -> None:
         """
-        `waiting`: the jobs that no thread has begun; while there are some, ends wait, too, until there are MOST.
+        `waiting`: the jobs not begun by a thread; beside such jobs ends wait, too, until there are MOST.
 
-        `soon`: an end with `may_wait` waits if its request came less than this many seconds ago: `flush` is then called soon.
-        C counts for one reader. It makes lines if only one other reader takes batches.
+        `soon`: an end with `may_wait` waits if the request came less than this many seconds ago: `flush` is then called soon.
+        C counts for one reader. C makes lines if only one more reader takes batches.
         """
-        # The reader that counts comes first: it does not wait for a disk.
+        # The counting reader comes first: no disk delays the counts.
         found = sorted(readers, key=lambda reader: reader.counting is None)
         batched = [reader for reader in found if reader.ended is not None]
         self._counting = batched[0].counting if batched else None
         others = batched[1:] if self._counting is not None else batched
         self._lines = others[0].lines if len(others) == 1 else None
         self._all: Sequence[Callable[[Sequence[Ended]], None]] = [reader.ended for reader in batched if reader.ended]
-        self._others = self._all[-len(others) :] if others else ()  # the readers of records that C has counted
+        self._others = self._all[-len(others) :] if others else ()  # the readers of records counted in C
         self._at_end = [(reader.at_end_seconds, reader.at_end) for reader in found if reader.at_end is not None]
         self._at_end_seconds = min((seconds for seconds, _ in self._at_end), default=float("inf"))
         self._refused = [reader.refused for reader in found if reader.refused is not None]
@@ -183,7 +183,7 @@ class Ends:
         self._waiting, self._soon = waiting, soon
         self._ends: collections.deque[Ended | Batch] = collections.deque()
         self._due_at = _monotonic() + _LONGEST
-        self._telling = threading.Lock()  # the thread that takes ends out also reports them: they stay in order
+        self._telling = threading.Lock()  # the thread taking ends out also reports them, in order
 
     @property
     def parts(self) -> Parts:
@@ -196,7 +196,7 @@ class Ends:
 
     @property
     def thread_seconds(self) -> float | None:
-        """Seconds that threads spent in requests that have ended; None: not counted."""
+        """Seconds of threads in ended requests; None: not counted."""
         return None if self._counting is None else self._counting.thread_seconds
 
     def attach(self, native: NativeEnds) -> None:
@@ -225,12 +225,12 @@ class Ends:
             tell(connection, exchange, why)
 
     def flush(self) -> None:
-        """Report the waiting ends; if another thread is reporting just now, it reports these, too."""
+        """Report the waiting ends; a thread in the middle of a report reports these, too."""
         ends, telling, native, self._due_at = self._ends, self._telling, self._native, _monotonic() + _LONGEST
         if native is not None and self._counting is not None:
             self._counting.add(*native.take_counts())
         while ends or (native is not None and native.ends_waiting):
-            # Look once more after the release: a thread that could not acquire the lock relies on this.
+            # Look once more after the release: a thread without the lock relies on this.
             if not telling.acquire(len(ends) + (native.ends_waiting if native is not None else 0) > _TOO_MANY):
                 return
             try:
@@ -261,7 +261,7 @@ class Ends:
                 self._tell_counted(batch)
 
     def _tell_counted(self, batch: Any) -> None:
-        """Report what native/ends.c has counted: lines, or records."""
+        """Report a Batch of native/ends.c: lines, or records."""
         if type(batch) is bytes:
             assert self._lines is not None
             self._lines.write_lines(batch)

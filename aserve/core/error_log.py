@@ -2,10 +2,10 @@
 
 Owns:     ErrorLog, and this process's instance; waiting lines, and lost lines.
 Thread:   any: logging locks a handler. A forked child begins without waiting lines.
-Not here: which messages there are, and their form (lifecycle/logs.py); how a pipe or a file is written (log_target.py).
+Not here: the messages and their form (lifecycle/logs.py); writing to a pipe or a file (log_target.py).
 
-No thread waits for the reader, nor does the end of the process. A few lines wait in memory, for the next message or the next second; beyond
-that they are lost, counted, and reported when the reader is back. A thread for the log could not serve a supervisor, which forks.
+No thread waits for the reader, nor does the end of the process. A few lines wait in memory, for the next message or the next second; further lines
+are lost, counted, and reported when the reader is back. A thread for the log could not serve a supervisor, which forks.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ _PAUSE_SECONDS = 0.01
 
 
 class ErrorLog(logging.Handler):
-    """Standard error, as it is now."""
-
     def __init__(self) -> None:
         super().__init__()
         self.stream = sys.stderr
@@ -37,14 +35,14 @@ class ErrorLog(logging.Handler):
         # Without standard error there is no reader, so no lines count as lost.
         self._target: Target = open_stream(self.stream) if self.stream is not None else FileTarget(os.devnull)
         self._lines: list[str] = []  # waiting
-        self._is_behind = False  # there is a reader, and it does not keep up
+        self._is_behind = False  # there is a slow reader
         self._lost_count, self._lost_why = 0, ""  # since the last report
         self.lost_count = 0  # since the start
         os.register_at_fork(after_in_child=weakly(self._forget))
         atexit.register(weakly(self.finish))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a message; if there is no room, keep it for later, or lose it."""
+        """Write a message; without room keep the message for later, or lose it."""
         try:
             text = self.format(record)
         except Exception:
@@ -75,7 +73,7 @@ class ErrorLog(logging.Handler):
             self.flush()
 
     def release_target(self) -> None:
-        """Close the target: another ErrorLog takes this one's place."""
+        """Close the target: another ErrorLog takes over."""
         self._target.close()
         self._lines.clear()
 
@@ -112,7 +110,7 @@ class ErrorLog(logging.Handler):
         return False
 
     def _forget(self) -> None:
-        """Drop the waiting lines in a forked child: they are its parent's."""
+        """Drop the waiting lines in a forked child: the parent writes them."""
         self.is_inherited = True
         self._lines, self._lost_count = [], 0
         if isinstance(self._target, PipeTarget):
@@ -137,7 +135,7 @@ def open_error_log() -> ErrorLog:
 
 
 def log_failure(logger: logging.Logger, text: str, *args: object, exc: BaseException) -> None:
-    """Log the reason of a 500; where a level or logging.disable() silences it, a command's log has the line, without the traceback."""
+    """Log the reason of a 500; where a level or logging.disable() silences the logger, a command's log has the line, without the traceback."""
     if logger.isEnabledFor(logging.ERROR) or not _current:
         logger.error(text, *args, exc_info=exc, stacklevel=2)
     else:

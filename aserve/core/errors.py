@@ -1,8 +1,7 @@
-"""Every error of ours: what went wrong, whose fault it is, what to do next.
+"""Every error of ours: the fact, whose fault, the next step.
 
 Owns:     the exceptions that a user of aserve may meet.
-Not here: errors of the C parsers (cparsers/aserve.h holds their texts and
-          statuses, protocols/base.py turns them into RequestRefused).
+Not here: errors of the C parsers (texts and statuses: cparsers/aserve.h; as RequestRefused: protocols/base.py).
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from .named_tuple import NamedTuple
 # Exit statuses of the command.
 FAILED = 1  # the app could not start, or something was left unfinished: the next start may succeed
 USAGE_ERROR = 2  # a mistake in the command line or in the settings: another start does not help
-DONE = "exited with status 0"  # processes/children/child.py's text for a process that ended without a failure
+DONE = "exited with status 0"  # processes/children/child.py's text for an end without a failure
 
 
 class AserveError(Exception):
-    """Base of the errors that are not OSErrors."""
+    """Base of the errors other than OSErrors."""
 
     exit_status = USAGE_ERROR  # of a command that ends by this error
 
@@ -33,26 +32,26 @@ class BindError(OSError):
 
 
 class ClientDisconnected(ConnectionError):
-    """The client went away: raised in the app's thread where it reads or writes."""
+    """The client went away: raised in the app's thread at a read or a write."""
 
 
 class AppError(AserveError, ValueError):
     """
     The app broke PEP 3333: the app's fault. The text names the rule and the remedy.
 
-    A ValueError as well: frameworks and apps catch that where a server refuses a field, such as one with a line end.
+    A ValueError as well: frameworks and apps catch ValueErrors where a server refuses a field, such as a field with a line end.
     """
 
 
 class ResponseTruncated(AserveError):
-    """The response cannot be finished as its head promised; the connection must be aborted."""
+    """The response cannot be finished as the head promised; the connection must be aborted."""
 
 
 class RequestTimeout(BaseException):
     """
-    The request took longer than --request-timeout: raised in the app's thread, wherever it is.
+    The request took longer than --request-timeout: raised anywhere in the app's thread.
 
-    Like KeyboardInterrupt it is not an Exception: `except Exception` is for errors of the code that it guards.
+    Not an Exception, like KeyboardInterrupt: `except Exception` is for errors of the guarded code.
     """
 
     def __str__(self) -> str:
@@ -60,7 +59,7 @@ class RequestTimeout(BaseException):
 
 
 class WrittenOff(BaseException):
-    """Raised in a worker that returns from the app after the loop has answered. The thread ends; the app never sees this."""
+    """Raised in a worker on the return from the app after the loop has answered. The thread ends; the app never sees this."""
 
 
 class WorkersStuck(AserveError):
@@ -69,7 +68,7 @@ class WorkersStuck(AserveError):
 
 class RequestRefused(AserveError):
     """
-    A request that is answered with an error: the client's fault, or a limit of ours.
+    A request answered with an error: the client's fault, or a limit of ours.
 
     `status` is the HTTP status code, the text names the rule or the setting.
     """
@@ -80,10 +79,8 @@ class RequestRefused(AserveError):
 
 
 def app_too_late() -> RequestRefused:
-    """Return the refusal of a request that took longer than --request-timeout."""
     return RequestRefused(504, "the app did not answer in time")
 
 
 def over_limit(status: int, what: str, limit_bytes: int, setting: str) -> RequestRefused:
-    """Return the refusal of a request that crossed one of our limits, naming the setting."""
     return RequestRefused(status, f"{what} is over the limit of {limit_bytes} octets ({setting})")

@@ -1,11 +1,11 @@
-"""Text as HTML and URLs take it.
+"""Text for HTML and URLs.
 
-Owns:     escape_html; escape_url; path_of and decode_path, by which uWSGI finds the path of a request.
+Owns:     escape_html; escape_url; path_of and decode_path, uWSGI's way to the path of a request.
 Thread:   any; pure.
 Spec:     uWSGI 2.0.31, core/utils.c (http_url_decode).
-Not here: what goes into a log (exchange.py), into a metric (features/metrics/text.py).
+Not here: text for a log (exchange.py), for a metric (features/metrics/text.py).
 
-The module html has it, too, with the names of all 2,231 entities: half a megabyte of each process.
+The module html would do, but brings the names of all 2,231 entities: half a megabyte of each process.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from .patterns import lazy_pattern
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
 
 
-# Octets that a URL may not have, or a field: a path that was decoded may have a CR.
+# Octets forbidden in a URL, or in a field: a decoded path may have a CR.
 _UNFIT = lazy_pattern(r"[^!-~]")
-# A segment of dots; an escape; %%, which is a percent sign; an escape of no octet; other text.
+# A segment of dots; an escape; %%, a percent sign; an escape of no octet; other text.
 _PART = lazy_pattern(r"((?:/|\A)\.\.?)(?=/|\Z)|%([0-9A-Fa-f]{2})|%(%)|%..?|%|([^%/]+|/)", re.DOTALL)
 
 
 def escape_url(text: str) -> str:
-    """Return a URL, its octets as latin-1, that may stand in a field Location: what it may not have is percent-encoded."""
+    """Return a URL, in latin-1, for a field Location: forbidden octets are percent-encoded."""
     return _UNFIT.sub(lambda unfit: f"%{ord(unfit[0]):02X}", text)
 
 
 def escape_html(text: str) -> str:
-    """Return text that may stand in an element, and in an attribute in quotes."""
+    """Return text for an element, or for an attribute in quotes."""
     return text.translate(_ENTITIES)
 
 
 def path_of(target: str) -> str:
-    """Return the path of a request target, which may have a scheme and an authority."""
+    """Return the path of a request target, maybe with a scheme and an authority."""
     path = target.partition("?")[0]
     return path if path.startswith("/") else "/" + "".join(path.split("/", 3)[3:])
 
 
 def decode_path(path: str) -> str:
-    """Return a path as uWSGI decodes it: `..` removes what is decoded before it, and an escape of no octet stands for nothing."""
+    """Return a path as decoded by uWSGI: `..` removes the decoded segment before it, and an escape of no octet stands for nothing."""
     whole = path.partition("#")[0]
     decoded = ""
     for part in _PART.finditer(whole):

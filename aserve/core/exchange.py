@@ -1,10 +1,9 @@
 """One exchange: a request and what its protocol allows the response to be.
 
-Owns:     Exchange, which crosses from the event loop to a worker and back;
-          ResponseForm, what a response looks like on a wire protocol; Client,
-          the address that a trusted proxy names.
-Thread:   built on the event loop, or by the lane's leader; then owned by its worker. docs/threads.md lists what
-          the loop (a drain, a lost client) and threads of the app that call write() touch meanwhile.
+Owns:     Exchange, which crosses from the event loop to a worker and back; ResponseForm, the look of a response on a wire protocol; Client, the
+          address named by a trusted proxy.
+Thread:   built on the event loop, or by the lane's leader; then owned by a worker. docs/threads.md lists the touches by the loop (a drain, a lost
+          client) and by threads of the app that call write() meanwhile.
 Spec:     RFC 9110 section 3.4 ("exchange").
 Not here: parsing (protocols/), building the response (wsgi/response.py).
 """
@@ -27,44 +26,43 @@ class ResponseForm(NamedTuple):
 
     status_prefix: str  # the text before "200 OK"
     may_chunk: bool  # RFC 9112 section 7.1: only towards an HTTP/1.1 client
-    keep_alive_line: bytes  # the Connection field that says that the connection stays open; or nothing
-    close_line: bytes  # the same, that it closes
+    keep_alive_line: bytes  # the Connection field for a connection that stays open; or nothing
+    close_line: bytes  # the same for a connection that closes
     may_inform: bool  # 1xx responses: RFC 9110 section 15.2, not to an HTTP/1.0 client
 
     def with_line(self, line: bytes) -> ResponseForm:
-        """Return a copy that adds this field line to every head."""
         prefix, may_chunk, keep_alive_line, close_line, may_inform = self
         return ResponseForm(prefix, may_chunk, keep_alive_line + line, close_line + line, may_inform)
 
 
 _CLOSE = b"Connection: close\r\n"
 HTTP_1_1 = ResponseForm("HTTP/1.1 ", may_chunk=True, keep_alive_line=b"", close_line=_CLOSE, may_inform=True)
-# RFC 9112 appendix C.2.2: a response to a 1.0 client that asked for keep-alive must say that the connection stays open.
+# RFC 9112 appendix C.2.2: a response to a 1.0 client asking for keep-alive must name the open connection.
 HTTP_1_0 = HTTP_1_1._replace(may_chunk=False, keep_alive_line=b"Connection: keep-alive\r\n", may_inform=False)
-# A front server copies the body as it is, until its length is reached or the connection closes.
+# A front server copies the body unchanged, until the length is reached or the connection closes.
 UWSGI = ResponseForm("HTTP/1.1 ", may_chunk=False, keep_alive_line=b"", close_line=b"", may_inform=False)
 SCGI_STATUS_LINE = UWSGI
 SCGI_STATUS_FIELD = UWSGI._replace(status_prefix="Status: ")  # RFC 3875 section 6.3.3
 
 
-# Characters that could forge a log line or a part of one (quotes, backslashes, controls), and octets above ASCII: their
-# encoding is not known, and terminals obey some. Apache and nginx escape them in the same way.
+# Characters able to forge a log line or a part of one (quotes, backslashes, controls), and octets above ASCII: the encoding is unknown, and
+# terminals obey some. Apache and nginx escape the same characters.
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), ord('"'), ord("\\"), *range(127, 256))}
 
 
-# In the targets that begin with an authority: of a proxy, and of CONNECT.
+# In targets with an authority at the start: of a proxy, and of CONNECT.
 _USERINFO = lazy_pattern(r"^([^ ]* (?:[^:/?#]*://)?)[^/?#]*@")
 
 # How an exchange has ended, for the access log (docs/logging.md).
-ANSWERED = "answered"  # its response was given to the kernel, or to the transport
+ANSWERED = "answered"  # the response was given to the kernel, or to the transport
 TIMED_OUT = "timed_out"  # the app, by --request-timeout, or a client that does not read
 REFUSED = "refused"  # aserve has answered in the app's place, with an error
-CLIENT_GONE = "client_gone"  # before the response, or in the middle of it
+CLIENT_GONE = "client_gone"  # before the response, or in the middle
 CUT = "cut"  # the app has failed behind its head, or the server has ended
 WORKER_DIED = "worker_died"  # the process, with the exchange
 
-# A client that ends what it sends (RFC 9112 9.6) before the response to a request that takes so long has left, unless
-# --keep-half-closed says that it may still read. It is answered all the same.
+# A client that stops sending (RFC 9112 9.6) before the response to a request of such length has left, unless --keep-half-closed says that the
+# client may still read. The answer goes out all the same.
 LEAVING_SECONDS = 2
 
 
@@ -77,31 +75,30 @@ class RpcCall(NamedTuple):
 
     modifier2: int  # chooses the form of the reply
     items: list[bytes]  # function name, then arguments
-    accept: str  # with modifier2 2: the media type that the caller wants
+    accept: str  # with modifier2 2: the media type wanted by the caller
     is_head: bool = False  # with modifier2 2: the caller wants the head alone
 
 
 class Client(NamedTuple):
-    """A request's client, as a trusted proxy names it."""
+    """A request's client, as named by a trusted proxy."""
 
     remote_addr: str  # "" on a unix socket
     remote_port: str
-    base_environ: dict[str, Any]  # the part that every environ of this client shares
+    base_environ: dict[str, Any]  # the common part of every environ of this client
 
 
 class Exchange:
     """
-    One request, as far as the app needs it, and the form of its response.
+    One request, as far as the app needs the facts, and the form of the response.
 
-    The class attributes are those of a plain request, as most are; a protocol
-    sets only those that differ.
+    The class attributes are the values of most requests; a protocol sets only the differences.
     """
 
     form: ResponseForm = HTTP_1_1
     keep_alive = True  # may become False until the response's head is built
     is_head = False  # RFC 9110 section 9.3.2: the response has no body
     body: RequestBody | None = None
-    is_from_front = False  # the vars come from a front server, as CGI has them, not from a client
+    is_from_front = False  # the vars come from a front server, in CGI form, not from a client
     is_mounted = False  # SCRIPT_NAME is to be taken off PATH_INFO
     is_for_loop = (
         False  # the event loop answers by itself, or looks first: a refusal, a ping, a request for a WebSocket
@@ -109,39 +106,39 @@ class Exchange:
     asks_websocket = False  # if the app agrees, the connection leaves HTTP
     websocket: Any = None  # set while the app may agree, and from then on (a WebSocket)
     refusal: RequestRefused | None = None  # set: the reply is this error, the app is not called
-    is_probe = False  # a health check, which is not logged: the event loop answers it
+    is_probe = False  # a health check: answered by the event loop, and not logged
     is_silent = False  # the refusal goes to the log only: the client does not read HTTP
     ping: Callable[[str], bytes] | None = None  # set: the reply, made from a warning; healthy: ""
     rpc: RpcCall | None = None  # set: a function is called, not the app
-    # The fields in which proxies describe their client, by CGI names; removed from `vars` (proxies/forwarded.py).
+    # The fields of proxies about their client, by CGI names; removed from `vars` (proxies/forwarded.py).
     forwarded: dict[str, str] | None = None
     # The fields of --underscore-fields, by CGI names, from any sender; trusted ones go into `vars` (features/underscore_fields.py).
     underscored: dict[str, str] | None = None
-    connection: Any = None  # set when it is the exchange's turn (a Connection)
-    client: Client | None = None  # set if a trusted proxy names a client address other than its own
+    connection: Any = None  # set at the exchange's turn (a Connection)
+    client: Client | None = None  # set if a trusted proxy names a different client address
     response: Any = None  # set when the app is called (a Response)
     has_app_failed = False  # the app has raised an exception, or broken PEP 3333
-    is_written = False  # the app has called write(), before any of its octets went out
+    is_written = False  # the app has called write(), before any octets went out
     counted_bytes = 0  # of a large response in memory, counted in Budgets.memory
-    counted_body: bytes | None = None  # the part of them that is counted there as an object
-    entry: int | None = None  # its number in the table of connections/in_flight.py
+    counted_body: bytes | None = None  # the counted part of them, as an object
+    entry: int | None = None  # the index in the table of connections/in_flight.py
     spool: ResponseSpool | None = None  # set when the response outruns its reader
     # By time.monotonic(), and only if Service.times_requests, in the lane also for Ends; 0.0: not reached yet.
-    arrived_at: float = 0.0  # the request was whole (of a live body: its head), and waited for a worker from then on
-    began_at: float = 0.0  # a worker began it; or, without a thread_id, its client left before that
-    left_at: float = 0.0  # the worker was done, and the event loop sends the rest; 0.0, too: the worker ended it
-    thread_id = 0  # that worker's
-    # Looked at once a second, for a response sent in pieces: octets sent, and when that number last grew (time.monotonic()).
+    arrived_at: float = 0.0  # the request was whole (of a live body: the head), and waited for a worker from then on
+    began_at: float = 0.0  # a worker began the request; or, without a thread_id, the client left before
+    left_at: float = 0.0  # the worker was done, and the event loop sends the rest; 0.0, too: no rest
+    thread_id = 0  # the thread of that worker
+    # Looked at once a second, for a response sent in pieces: octets sent, and the time of the last growth (time.monotonic()).
     seen_bytes = 0
     grew_at: float = 0.0
     end = ANSWERED
 
     def __init__(self, vars: str, own_count: int = REQUEST_LINE_COUNT) -> None:
         self.vars = vars  # NAME NUL VALUE NUL ... , octets as latin-1
-        # The number of pairs at the start that are the request's own (cparsers/vars.h); a client repeats the others in each request.
+        # The number of pairs at the start of the request's own (cparsers/vars.h); a client repeats the rest in each request.
         self.own_count = own_count
-        # Attributes that every request reads are found sooner in the instance than in the class: 500 instructions fewer of
-        # 65,000 for hello (2026-11-22, callgrind, CPython 3.11); with all of them set here it was 300 more.
+        # Attributes read in every request are found sooner in the instance than in the class: 500 instructions fewer of 65,000 for hello
+        # (2026-11-22, callgrind, CPython 3.11); with all of them set here 300 more.
         self.form = HTTP_1_1
         self.keep_alive = True
         self.is_head = False
@@ -161,13 +158,13 @@ class Exchange:
 
     @property
     def summary(self) -> str:
-        """Method and target, escaped for a log; without userinfo; without the query, which may hold secrets, unless --show-queries."""
+        """Method and target, escaped for a log; without userinfo; without the query, a place of secrets, unless --show-queries."""
         text, connection = without_userinfo(self.method_and_target), self.connection
         is_shown = connection is not None and connection.service.config.show_queries
         return escape(text if is_shown else without_query(text))
 
 
-# With --reload, a key in the environ of a request that has a field in which proxies describe their client. No field can have this name.
+# With --reload, a key in the environ of a request with a field of a proxy about the client. No field can have this name.
 IS_FORWARDED = "aserve.is_forwarded"
 
 
@@ -192,17 +189,17 @@ def without_query(text: str) -> str:
 
 
 def without_userinfo(text: str) -> str:
-    """Return "METHOD target" without userinfo (before the host's @): RFC 9110 section 4.2.4 forbids it, so only refused requests have it."""
+    """Return "METHOD target" without userinfo (before the host's @): RFC 9110 section 4.2.4 forbids userinfo, so only refused requests have it."""
     return _USERINFO.sub(r"\1...@", text) if "@" in text else text
 
 
 def refused_exchange(why: RequestRefused, request: Exchange | None) -> Exchange:
-    """Return an exchange that answers a client's fault; `request` is what is known of the request, if anything."""
+    """Return an exchange for the answer to a client's fault; `request` is the known part of the request, if any."""
     exchange = Exchange(request.vars, request.own_count) if request is not None else Exchange("", 0)
     exchange.is_head = request is not None and request.is_head
     exchange.is_from_front = request is not None and request.is_from_front
     exchange.forwarded = request.forwarded if request is not None else None
-    exchange.keep_alive = False  # it is unknown where the next request would begin
+    exchange.keep_alive = False  # the place of the next request is unknown
     exchange.is_for_loop = True
     exchange.refusal = why
     return exchange
@@ -210,11 +207,11 @@ def refused_exchange(why: RequestRefused, request: Exchange | None) -> Exchange:
 
 def _reserve_names() -> None:
     """
-    Set once the attributes that are set after `__init__`, so that CPython knows their names before many exchanges are made.
+    Set once the attributes that are set after `__init__`, to tell CPython the names before many exchanges are made.
 
-    From 3.11 on instances of a class share the table of attribute names, but only names set while the first 30 instances were made; a
-    later name gives its instance a dict. A first batch of 50 requests with times cost each later one 1,900 instructions of 53,100,
-    permanently (2026-11-23, callgrind, --threads 0, CPython 3.11).
+    From 3.11 on instances of a class share the table of attribute names, but only names set while the first 30 instances were made; a later name
+    gives the instance a dict. A first batch of 50 requests with times cost each later one 1,900 instructions of 53,100, permanently (2026-11-23,
+    callgrind, --threads 0, CPython 3.11).
     """
     first = Exchange("", 0)
     for name in ("connection", "response", "arrived_at", "began_at", "thread_id"):

@@ -23,16 +23,16 @@ FRESH_SECONDS = 5.0
 class Memory(NamedTuple):
     """A process's memory, in octets; None: not asked for."""
 
-    rss_bytes: int  # resident: all of its memory, shared pages included
-    pss_bytes: int | None = None  # proportional: a page that n processes share counts as 1/n
-    uss_bytes: int | None = None  # unique: pages that are not shared, which its end would free
+    rss_bytes: int  # resident: all memory, shared pages included
+    pss_bytes: int | None = None  # proportional: a page of n processes counts as 1/n
+    uss_bytes: int | None = None  # unique: unshared pages, freed by the end of the process
 
 
 class Activity(NamedTuple):
     """The state and the CPU time of a process."""
 
     state: str  # proc(5): R running, S sleeping, D waiting for a disk, T stopped, t traced, Z ended, ...
-    cpu_seconds: float  # used since its start
+    cpu_seconds: float  # used since the start
 
     @property
     def is_stopped(self) -> bool:
@@ -41,7 +41,7 @@ class Activity(NamedTuple):
 
 
 def memory_of(pid: int, with_shares: bool = False, proc: str = "/proc") -> Memory | None:
-    """Return a process's memory, PSS and USS only `with_shares`; None: it has ended, or this system has no such files."""
+    """Return a process's memory, PSS and USS only `with_shares`; None: the process has ended, or this system has no such files."""
     fields = read_file(f"{proc}/{pid}/statm").split()
     if len(fields) < 2:
         return None
@@ -56,15 +56,15 @@ def memory_of(pid: int, with_shares: bool = False, proc: str = "/proc") -> Memor
 
 
 def activity_of(pid: int, proc: str = "/proc") -> Activity | None:
-    """Return a process's state and CPU time; None: it has ended, or this system has no such file."""
-    fields = read_file(f"{proc}/{pid}/stat").rpartition(")")[2].split()  # its name may have blanks and parentheses
+    """Return a process's state and CPU time; None: the process has ended, or this system has no such file."""
+    fields = read_file(f"{proc}/{pid}/stat").rpartition(")")[2].split()  # a name may have blanks and parentheses
     if len(fields) < 13:
         return None
     return Activity(fields[0], (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"))
 
 
 def read_file(path: str) -> str:
-    """Return the content of a small file; "": it cannot be read."""
+    """Return the content of a small file; "": unreadable."""
     try:
         with open(path) as file:
             return file.read()
@@ -73,7 +73,7 @@ def read_file(path: str) -> str:
 
 
 class Footprint(NamedTuple):
-    """A process's memory and descriptors; None: this system does not show them."""
+    """A process's memory and descriptors; None: unknown on this system."""
 
     memory: Memory | None
     descriptors: int | None
@@ -98,12 +98,12 @@ class Footprints:
 
 
 def descriptors_of(pid: int, proc: str = "/proc") -> tuple[int | None, int | None]:
-    """Return how many descriptors a process has open, and how many it may have; None: this system does not show it."""
+    """Return the count of a process's open descriptors, and the limit; None: unknown on this system."""
     found = re.search(r"^Max open files +(\d+) ", read_file(f"{proc}/{pid}/limits"), re.M)
     folder = f"{proc}/{pid}/fd"
     try:
         # Linux 6.2 and later show the number as the folder's size; to list 60,000 would take a while.
         count = os.stat(folder).st_size or len(os.listdir(folder))
-    except OSError:  # it has ended; or another user's process
+    except OSError:  # the process has ended; or belongs to another user
         return None, None
     return count, int(found[1]) if found else None

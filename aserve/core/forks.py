@@ -1,23 +1,20 @@
-"""Processes that the app forks: they drop the server's descriptors, and end if they return into the server.
+"""Processes forked by the app: they drop the server's descriptors, and end on a return into the server.
 
-Owns:     the hooks around os.fork(); the end of a child that returns from the app (`end_child`); flushing what was printed before
+Owns:     the hooks around os.fork(); the end of a child that returns from the app (`end_child`); flushing printed text before a fork
           (`flush_output`); `weakly`, for hooks of objects.
-Thread:   the thread that forks, which is the only thread of the child.
-Not here: subprocess, which starts another program: there all our descriptors close, and hooks
-          run only with preexec_fn.
+Thread:   the forking thread, the only thread of the child.
+Not here: subprocess, for another program: there all our descriptors close, and hooks run only with preexec_fn.
 
 A child has a copy of everything, but no other thread. Three things must not happen:
 
-- A signal for the child ends the server: the child inherits the handlers, and the descriptor by
-  which they wake the parent's event loop. So it gets back the handlers that were installed before.
-- The child answers, too. So after each call of the app, the worker checks whether `forked` has grown
-  since the server was started (an empty list, unless the app has forked). If it has, this is a child,
-  and it ends. A server that the child starts itself is not the parent's, and works.
-- The child keeps connections open: their clients would see the end of a response without a length, or of
-  the server, only when the child ends, and the port would stay taken. So, before all else, the child drops
-  the server's descriptors. /dev/null takes the place of each: a Python object may still own the number,
-  and would close another file with that number. The parent's epoll set still watches what it watched, as
-  long as the parent has it open (epoll(7), Q6).
+- A signal for the child ends the server: the child inherits the handlers, and the descriptor that wakes the parent's event loop. So the child gets
+  back the handlers that were installed before.
+- The child answers, too. So after each call of the app, the worker checks whether `forked` has grown since the start of the server (an empty list,
+  unless the app has forked). If so, this process is a child, and ends. A server started by the child is the child's own, and works.
+- The child keeps connections open: clients would see the end of a response without a length, or of the server, only at the end of the child, and
+  the port would stay taken. So, before all else, the child drops the server's descriptors. /dev/null takes the place of each: a Python object may
+  still own the number, and would close another file with that number. The parent's epoll set stays unchanged, as long as the parent has the files
+  open (epoll(7), Q6).
 """
 
 from __future__ import annotations
@@ -43,7 +40,7 @@ except ImportError:
 
 logger = logging.getLogger("aserve")
 
-# One item for each fork between the process that imported this module and this process.
+# One item for each fork between the import of this module and now.
 forked: list[None] = []
 
 # How long `end_process` may take if a pipe is full or a lock is taken. Guess.
@@ -55,26 +52,26 @@ PORT_END = 4
 
 
 class Watched(Protocol):
-    """An object with threads and descriptors that a child must not use: a server."""
+    """An object with threads and descriptors forbidden to a child: a server."""
 
     def on_forked(self) -> tuple[Iterable[int], Iterable[bytes]]:
         """
-        Stop all activity, in a child; return what the child must drop: descriptors, and addresses.
+        Stop all activity, in a child; return the descriptors and addresses for the child to drop.
 
-        The addresses are those of the listeners, as `local_address` returns them; every socket that is bound to one is
-        dropped. (Descriptors are cheaper to find. Addresses are complete: a connection may be between two owners.)
+        The addresses are those of the listeners, from `local_address`; every socket bound to one is dropped. (Descriptors are cheaper to find.
+        Addresses are complete: a connection may be between two owners.)
         """
 
 
 _watched: weakref.WeakSet[Watched] = weakref.WeakSet()
-# By signal: our handler, and the one that was installed before; None: a handler that is not Python's.
+# By signal: our handler, and the handler installed before; None: a handler outside Python.
 _handlers: dict[signal.Signals, tuple[Any, Any]] = {}
-# The same of the handlers that stand before all others of ours, and again behind them.
+# The same of the handlers in front of all our other handlers, and again behind them.
 _first: dict[signal.Signals, tuple[Any, Any]] = {}
-# The address of Python's function for all signals that it handles: another one stands where code in C has a handler, as by faulthandler.register().
+# The address of Python's function for all signals: another address stands where code in C has a handler, as by faulthandler.register().
 _pythons: set[int] = set()
-_set_handler = signal.signal  # kept_handlers (lifecycle/signals.py) puts another one there meanwhile
-# By thread: the signals that it blocked before it began to fork.
+_set_handler = signal.signal  # kept_handlers (lifecycle/signals.py) puts another function there meanwhile
+# By thread: the signals blocked before the fork.
 _masks: dict[int, Any] = {}
 
 
@@ -84,12 +81,12 @@ def watch(watched: Watched) -> None:
 
 
 def unwatch(watched: Watched) -> None:
-    """Stop calling `on_forked` of this server: it has closed everything."""
+    """Stop calling `on_forked` of this server: everything is closed."""
     _watched.discard(watched)
 
 
 def local_address(fd: int) -> bytes:
-    """Return the address to which a stream socket is bound, as octets of a sockaddr; empty: not a stream socket."""
+    """Return the address of a bound stream socket, as octets of a sockaddr; empty: not a stream socket."""
     return _local_address(fd, ffi.new("char[]", ADDRESS_BYTES))
 
 
@@ -98,13 +95,14 @@ def _local_address(fd: int, room: Any) -> bytes:
 
 
 def own_handlers(earlier: dict[signal.Signals, Any], are_first: bool = False) -> None:
-    """Record that the server handles these signals; a child gets the handlers in `earlier` back, and behind the first ones those before them."""
+    """Record the server's handlers of these signals; a child gets the handlers in `earlier` back, and behind the first handlers the previous
+    ones."""
     for number, handler in earlier.items():
         first, before = _first.get(number, (handler, handler))
         _handlers[number] = signal.getsignal(number), before if handler is first else handler
         if are_first:
             _first[number] = _handlers[number]
-            if not _pythons:  # later the app may have one in C already
+            if not _pythons:  # later the app may have a handler in C already
                 _pythons.add(lib.signal_handler(number))
 
 
@@ -115,7 +113,7 @@ def disown_handlers() -> None:
 
 
 def disown_all_handlers() -> dict[signal.Signals, Any]:
-    """Record that a child keeps the server's handlers; return what `own_handlers` needs to take that back."""
+    """Let a child keep the server's handlers; return the argument of `own_handlers` for the way back."""
     earlier = {number: before for number, (ours, before) in _handlers.items() if signal.getsignal(number) == ours}
     _handlers.clear()
     _first.clear()
@@ -126,18 +124,17 @@ def disown_all_handlers() -> dict[signal.Signals, Any]:
 
 
 def end_if_forked(count: int, exc: BaseException | None = None) -> None:
-    """End this process if it is a child of the one in which `forked` had `count` items."""
+    """End this process if a child of the process in which `forked` had `count` items."""
     if len(forked) != count:
         end_child(exc)
 
 
 def end_child(exc: BaseException | None = None) -> NoReturn:
     """
-    End this process, a child that returned into the server from the app, by an exception or without one.
+    End this process, a child on a return into the server from the app, by an exception or without one.
 
-    Exit status, as in a program of its own: that of a SystemExit (0 for sys.exit() and sys.exit(0)); a KeyboardInterrupt
-    ends it by SIGINT; otherwise 1. Output that it printed is flushed; neither atexit functions nor `finally` blocks of
-    its parent's frames run.
+    Exit status, as in a standalone program: the status of a SystemExit (0 for sys.exit() and sys.exit(0)); a KeyboardInterrupt leads to an end by
+    SIGINT; otherwise 1. Printed output is flushed; neither atexit functions nor `finally` blocks of the parent's frames run.
     """
     status = 1
     if isinstance(exc, SystemExit) and (exc.code is None or isinstance(exc.code, int)):
@@ -166,27 +163,27 @@ def _say_why(exc: BaseException | None, status: int) -> None:
 
 def end_process(status: int, say: Callable[[], object]) -> NoReturn:
     """
-    End this process at once, after say() and a flush of what it has printed.
+    End this process at once, after say() and a flush of printed output.
 
-    Failures of these are ignored; if one hangs, SIGALRM ends the process. A negative status is a signal, which ends it as by default.
+    Failures of the two are ignored; after a hang SIGALRM ends the process. A negative status is a signal, with the default effect.
     """
     try:
         with contextlib.suppress(ValueError):  # not the main thread: then nothing ends a hang
-            signal.alarm(LAST_WORDS_SECONDS)  # first: it stops a timer of the app's
+            signal.alarm(LAST_WORDS_SECONDS)  # first: stops a timer of the app's
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
         with contextlib.suppress(Exception):
             say()
         flush_output()
         if status < 0:
             signal.signal(-status, signal.SIG_DFL)
-            # To this thread: another one may not have it blocked. Unless this one has, nothing follows.
+            # To this thread: another thread may not have the signal blocked. Unless this thread has, nothing follows.
             signal.pthread_kill(threading.get_ident(), -status)
     finally:
         os._exit(status if status >= 0 else 128 - status)
 
 
 def flush_output() -> None:
-    """Flush standard output and error, as far as they have a reader: before a fork, as the child would write it again, and before an end."""
+    """Flush standard output and error, as far as a reader is there: before a fork, as the child would write the text again, and before an end."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # None, closed, a full disk, or no reader
             stream.flush()
@@ -197,14 +194,14 @@ def flush_output() -> None:
 
 def _before() -> None:
     if _handlers:
-        # A signal for a child that is a microsecond old (`process.start(); process.terminate()`) must wait for _in_child.
+        # A signal for a child of a microsecond (`process.start(); process.terminate()`) must wait for _in_child.
         _masks[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, set(_handlers))
     if _watched:
         flush_output()  # buffered output must not be written twice; see `end_child`
 
 
 def _unblock() -> None:
-    # The handlers of signals that arrived meanwhile run here.
+    # The handlers of signals during the fork run here.
     mask = _masks.pop(threading.get_ident(), None)
     if mask is not None:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -225,9 +222,9 @@ def _in_child() -> None:
 
 
 def _give_signals_back() -> None:
-    """Let signals do what they would do without the server."""
+    """Give signals the effect of a process without the server."""
     if signals_enabled is not None:
-        signals_enabled.__enter__()  # PyPy still does not take the thread that forks for the main thread
+        signals_enabled.__enter__()  # PyPy still does not take the forking thread for the main thread
     signal.set_wakeup_fd(-1)
     for number, (ours, before) in (*_handlers.items(), *_first.items()):
         if signal.getsignal(number) == ours and (not _pythons or lib.signal_handler(number) in _pythons):
@@ -243,7 +240,7 @@ def _drop_servers() -> None:
     for watched in list(_watched):
         try:
             its_fds, its_addresses = watched.on_forked()
-        except Exception:  # a bug in aserve: drop those of the others anyway
+        except Exception:  # a bug in aserve: drop the rest anyway
             logger.exception("internal error; please report this as a bug in aserve")
             continue
         fds.update(its_fds)
@@ -258,12 +255,12 @@ def _drop_servers() -> None:
 
 
 def _is_one_of(addresses: set[bytes], address: bytes) -> bool:
-    """Whether `addresses` holds this address, or its port on all interfaces."""
+    """Whether `addresses` holds this address, or the port on all interfaces."""
     return address in addresses or address[:PORT_END].ljust(len(address), b"\0") in addresses
 
 
 def _replace_by_null(fds: set[int]) -> None:
-    """Replace these descriptors by /dev/null, so that their numbers stay taken."""
+    """Replace these descriptors by /dev/null: the numbers stay taken."""
     try:
         null = os.open(os.devnull, os.O_RDWR)
     except OSError:  # no descriptor is left, or there is no such file
@@ -272,13 +269,13 @@ def _replace_by_null(fds: set[int]) -> None:
                 os.close(fd)
         return
     for fd in fds:
-        with contextlib.suppress(OSError):  # the one used to list them is closed
+        with contextlib.suppress(OSError):  # the descriptor used for the list is closed
             os.dup2(null, fd, inheritable=False)
     os.close(null)
 
 
 def weakly(method: Callable[[], object]) -> Callable[[], None]:
-    """Return a function that calls this method while its object lives: os.register_at_fork() and atexit keep their functions for ever."""
+    """Return a function that calls this method while the object lives: os.register_at_fork() and atexit keep functions for ever."""
     found = weakref.WeakMethod(method)
 
     def call() -> None:

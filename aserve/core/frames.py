@@ -1,11 +1,11 @@
 """The frames of a thread's stack, and how a person reads them.
 
-Owns:     outer_frames; Call, a snapshot of a frame; show_calls, a stack as text: the last call first, and code that is not the
-          app's own in few lines; where_of, the one line of the app's code that matters.
+Owns:     outer_frames; Call, a snapshot of a frame; show_calls, a stack as text: the last call first, and code of others in few lines; where_of,
+          the one decisive line of the app's code.
 Thread:   any; show_calls reads source files.
 Not here: the reports with stacks (connections/monitoring/stacks.py, features/slow_requests/watch.py, wsgi/deadlines.py).
 
-The stack of a Django request has twenty frames of Django, and one or two of the app, which a reader looks for.
+The stack of a Django request has twenty frames of Django, and one or two of the app; a reader looks for the app's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .named_tuple import NamedTuple
 from .patterns import lazy_pattern
 
 MAX_CALLS = 30  # of the app's own calls to show
-# The most calls to show that the app's last call made: what it waits in. Guess: a lock or a socket is three calls away.
+# The most calls to show below the app's last call: the place of the wait. Guess: a lock or a socket is three calls away.
 MAX_INNERMOST = 3
 _INSTALLED = lazy_pattern(r".*[/\\](?:site|dist)-packages[/\\]([^/\\.]+)")
 _STANDARD = os.path.dirname(os.__file__) + os.sep
@@ -55,7 +55,7 @@ def calls_of(frames: Iterable[FrameType]) -> list[Call]:
 
 
 def library_of(path: str) -> str:
-    """Return the library that a file belongs to: an installed package or a module of Python's; "": the app's own code."""
+    """Return the library of a file: an installed package or a module of Python's; "": the app's own code."""
     installed = _INSTALLED.match(path)
     if installed:
         return installed[1]
@@ -81,7 +81,7 @@ def show_calls(calls: Sequence[Call]) -> str:
 
 
 def where_of(calls: Sequence[Call]) -> str:
-    """Return the app's innermost call, or else the innermost of all, in one line; "" if there is none."""
+    """Return the app's innermost call, or else the innermost of all, in one line; "": no call."""
     for call in (*(call for call in calls if not library_of(call.path)), *calls):
         return f'File "{call.path}", line {call.line}, in {call.function}'
     return ""

@@ -1,11 +1,11 @@
-"""Whether the memory of a process grows without end, as with an app that leaks.
+"""Whether the memory of a process grows without end, as with a leak in the app.
 
 Owns:     Growth: the least of each ten minutes, and the conclusion from four of them; Growths, a sample of each process once a minute.
-Thread:   its owner's.
+Thread:   the owner's.
 Not here: the memory of a process (core/footprint.py), the text (lifecycle/advice.py).
 
-A process that serves takes more in a busy minute, and gives it back. So the least of ten minutes counts: if that rises from each ten
-minutes to the next, four times, the process keeps memory. The first ten minutes, in which caches fill, do not count.
+A serving process takes more in a busy minute, and gives the memory back. So the least of ten minutes counts: a rise from each ten minutes to the
+next, four times, is memory kept. The first ten minutes, in which caches fill, do not count.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .page import Process
 SAMPLE_SECONDS = 60
 SAMPLES = 10  # of one span
 SPANS = 4
-# Less growth is no leak, or none that is urgent. Guesses.
+# Less growth is no leak, or no urgent leak. Guesses.
 LEAST_STEP_SHARE = 0.01  # from one span to the next
 LEAST_SHARE = 0.2  # from the first to the last
 LEAST_BYTES = 32 << 20
@@ -29,7 +29,7 @@ class Growth:
     """The growth of one process."""
 
     def __init__(self) -> None:
-        self._samples: list[int] = []  # of the span that is not over
+        self._samples: list[int] = []  # of the present span
         self._least: collections.deque[int] = collections.deque(maxlen=SPANS)
         self._is_warm = False
 
@@ -44,7 +44,7 @@ class Growth:
             self._is_warm, self._samples = True, []
 
     def describe(self) -> dict[str, int] | None:
-        """Return from how much to how much it has grown, in how many minutes; None: no growth, or not for that long."""
+        """Return the start and the end of the growth, and the minutes; None: no growth, or not for so long."""
         least = list(self._least)
         if len(least) < SPANS or any(
             after < before * (1 + LEAST_STEP_SHARE) for before, after in zip(least, least[1:])
@@ -63,7 +63,7 @@ class Growths:
         self._by_key: dict[tuple[int, int], Growth] = {}
 
     def look(self, processes: Iterable[Process]) -> None:
-        """Measure all processes that serve, and forget the others; called every SAMPLE_SECONDS."""
+        """Measure all serving processes, and forget ended ones; called every SAMPLE_SECONDS."""
         before, self._by_key = self._by_key, {}
         for process in processes:
             growth = self._by_key[process.key] = before.get(process.key) or Growth()

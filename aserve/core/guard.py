@@ -1,4 +1,4 @@
-"""Calls that must not end their caller: an exception in one is a bug of aserve's own.
+"""Calls without an end of the caller: an exception in the call is a bug of aserve's own.
 
 Owns:     guard.
 Thread:   any.
@@ -14,7 +14,7 @@ logger = logging.getLogger("aserve")
 
 
 def guard(call: Callable[..., object], *args: Any) -> bool:
-    """Make a call with these arguments; log its exception, and return whether it had none."""
+    """Make a call with these arguments; log an exception, and return whether there was none."""
     try:
         call(*args)
     except Exception:

@@ -1,11 +1,11 @@
-"""Dates as HTTP writes them.
+"""Dates in HTTP's form.
 
 Owns:     http_date.
 Thread:   any; pure.
 Spec:     RFC 9110 5.6.7, IMF-fixdate.
-Not here: reading them (features/files/conditions.py).
+Not here: reading dates (features/files/conditions.py).
 
-email.utils writes them, too, and brings 0.3 MB of modules into each process.
+email.utils writes such dates, too, and brings 0.3 MB of modules into each process.
 """
 
 from __future__ import annotations

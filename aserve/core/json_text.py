@@ -2,7 +2,7 @@
 
 Owns:     read_json, read_object.
 Thread:   any; pure.
-Spec:     RFC 8259; its section 9 lets a parser limit how deep texts are nested.
+Spec:     RFC 8259; by section 9 a parser may limit the nesting of texts.
 Not here: whose fault a bad text is: the caller knows its source.
 """
 
@@ -15,7 +15,7 @@ TOO_DEEP = "it is nested too deeply"
 
 
 def read_json(text: str | bytes | bytearray, **options: Any) -> Any:
-    """
+    """Parse a text; `options` go to `json.loads`.
     Parse a text; `options` are those of `json.loads`.
 
     Raises:
@@ -29,7 +29,7 @@ def read_json(text: str | bytes | bytearray, **options: Any) -> Any:
 
 def read_object(text: str | bytes | bytearray) -> dict[str, Any]:
     """
-    Parse a text that must be an object.
+    Parse the text of an object.
 
     Raises:
         ValueError: not JSON, or not an object.

@@ -1,13 +1,13 @@
-"""Local time in the zone in which this process started, even if the app changes TZ.
+"""Local time in the zone of the start of this process, even if the app changes TZ.
 
-Owns:     local_time: the counterpart of time.localtime for log lines; the offset as a log shows it.
-Thread:   any; its tables are made once, at import: by the command, before the app.
+Owns:     local_time: the counterpart of time.localtime for log lines; the offset for a log.
+Thread:   any; the tables are made once, at import: by the command, before the app.
 Not here: the lines (lifecycle/logs.py, features/access_log/log_values.py), UTC (time.gmtime).
 
-Django sets TZ in each worker, and calls tzset(): then the supervisor and its workers would write two zones into one log. The zone's
-rules cannot be kept, but its changes of offset can: a search finds those of the next five years.
-Measured 2026-11-23, CPU time: 1.6 ms on CPython 3.11, and 3.3 ms on PyPy 3.9, once, with its import; a call of `local_time` takes 0.6 and
-2.0 us, once a second and for each line of the error log (time.localtime: 0.4 and 1.4).
+Django sets TZ in each worker, and calls tzset(): then the supervisor and the workers would write two zones into one log. The zone's rules cannot be
+kept, but the changes of offset can: a search finds the changes of the next five years.
+Measured 2026-11-23, CPU time: 1.6 ms on CPython 3.11, and 3.3 ms on PyPy 3.9, once, with the import; a call of `local_time` takes 0.6 and 2.0 us,
+once a second and for each line of the error log (time.localtime: 0.4 and 1.4).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STEPS = 130  # beyond five years the last offset goes on
 
 
 def find_offsets(now: int) -> tuple[list[int], list[int]]:
-    """Return the times at which the offset from UTC changes, in seconds since 1970, and the offset from each on; the first is today's."""
+    """Return the times of changes of the offset from UTC, in seconds since 1970, and the offset from each on; the first is today's."""
     changes, offsets = [0], [_offset_at(now)]
     for high in range(now + _STEP, now + _STEPS * _STEP, _STEP):
         if _offset_at(high) == offsets[-1]:
@@ -42,7 +42,7 @@ _CHANGES, _OFFSETS = find_offsets(int(time.time()))
 
 
 def local_time(seconds: float | None = None) -> time.struct_time:
-    """Return the local time, as time.localtime does; `show_offset` returns its offset."""
+    """Return the local time, in the form of time.localtime; `show_offset` returns the offset."""
     second = int(time.time() if seconds is None else seconds)
     return time.gmtime(second + _at(second))
 

@@ -1,8 +1,8 @@
-"""A log line that is written once.
+"""A log line written once.
 
 Owns:     LogOnce.
-Thread:   any; two threads at once may both write it.
-Not here: trouble that is logged each time it begins (incident.py).
+Thread:   any; two threads at once may both write the line.
+Not here: trouble logged each time (incident.py).
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import logging
 
 
 class LogOnce:
-    """A line of one logger and level."""
-
     __slots__ = ("_level", "_logger", "is_said")
 
     def __init__(self, logger: logging.Logger, level: int) -> None:
@@ -21,7 +19,7 @@ class LogOnce:
         self.is_said = False  # look here before making costly arguments
 
     def log(self, text: str, *args: object) -> None:
-        """Log the line, unless it was said already."""
+        """Log the line at the first call."""
         if not self.is_said:
             self.is_said = True
             self._logger.log(self._level, text, *args)

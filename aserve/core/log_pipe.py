@@ -1,12 +1,12 @@
 """Log targets with a reader that may stop: a named pipe, a socket, and a pipe or terminal as a standard stream.
 
 Owns:     PipeTarget; `awaited_reader`, before the first start.
-Thread:   any that flushes the log, one at a time (features/access_log/log.py, error_log.py).
+Thread:   any thread at a flush of the log, one at a time (features/access_log/log.py, error_log.py).
 Spec:     pipe(7): a write of at most PIPE_BUF octets is atomic; so lines of several processes in one pipe stay whole.
 Not here: the choice of a target (log_target.py); reports of lost lines (features/access_log/log.py, error_log.py).
 
-No thread waits for such a reader. The kernel's buffer holds lines for it; beyond that lines are lost. A thread for the log
-could wait; but that would only delay the loss, and hold up the end of the process.
+No thread waits for such a reader. The kernel's buffer holds lines for a slow reader; further lines are lost. A thread for the log would only delay
+the loss, and hold up the end of the process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from collections.abc import Iterator
 
 logger = logging.getLogger("aserve")
 
-# The pipe buffer that the kernel is asked for: 8,000 lines of 128 octets. Linux gives 64 KiB by default, and 1 MiB to any user.
+# The pipe buffer requested of the kernel: 8,000 lines of 128 octets. Linux gives 64 KiB by default, and 1 MiB to any user.
 WAITING_BYTES = 1 << 20
 _F_SETPIPE_SZ = 1031  # fcntl has the name from Python 3.10 on
 BEHIND = "its reader does not keep up"
@@ -41,26 +41,25 @@ class PipeTarget:
 
     def __init__(self, fd: int, path: str = "", encoding: str = "utf-8") -> None:
         """
-        Own the descriptor, which `close` closes; -1: there is no reader yet.
+        Own the descriptor, until `close`; -1: there is no reader yet.
 
-        `path`: what `reopen` opens; empty: nothing. A blocking descriptor (other processes share it) is polled for room before
-        each write.
+        `path`: opened by `reopen`; empty: nothing. A blocking descriptor (shared with other processes) is polled for room before each write.
         """
         self._path, self._encoding = path, encoding
-        self._rest = b""  # of a line of which the reader has a part
+        self._rest = b""  # of a line partly with the reader
         self._take(fd)
 
     def _take(self, fd: int) -> None:
         mode = os.fstat(fd).st_mode if fd >= 0 else 0
         self._fd, self._is_socket = fd, stat.S_ISSOCK(mode)
         if sys.platform == "linux" and stat.S_ISFIFO(mode):
-            with contextlib.suppress(OSError):  # a limit of all that one user's pipes may hold
+            with contextlib.suppress(OSError):  # a limit of all pipes of one user
                 fcntl.fcntl(fd, _F_SETPIPE_SZ, WAITING_BYTES)
 
     @classmethod
     def open(cls, path: str, is_patient: bool) -> PipeTarget:
         """
-        Open the file of this name; `is_patient`: a named pipe may get its reader later, and each write looks for one.
+        Open the file of this name; `is_patient`: a named pipe may get a reader later, and each write looks for one.
 
         Raises:
             OSError: the file cannot be opened, or has no reader.
@@ -77,12 +76,12 @@ class PipeTarget:
     @classmethod
     def beside(cls, fd: int, encoding: str = "utf-8") -> PipeTarget:
         """
-        Write to the open file of a descriptor of the program, whose flags stay as they are.
+        Write to the open file of a descriptor of the program, without a change of flags.
 
         Raises:
             OSError: there is no descriptor left.
         """
-        # Non-blocking is a flag of the open file description, which other processes share: so open another.
+        # Non-blocking is a flag of the open file description, shared with other processes: so open another.
         with contextlib.suppress(OSError):  # a socket; another user's; no /proc
             return cls(os.open(f"/proc/self/fd/{fd}", _FLAGS), encoding=encoding)
         return cls(os.dup(fd), encoding=encoding)
@@ -103,7 +102,7 @@ class PipeTarget:
                     count -= bool(self._rest)
                     break
         except OSError:
-            self._rest = b""  # the next reader lacks its beginning
+            self._rest = b""  # the next reader lacks the beginning
             raise
         if count == whole:
             raise BlockingIOError(errno.EAGAIN, BEHIND)
@@ -140,7 +139,7 @@ class PipeTarget:
         return True
 
     def forget(self) -> None:
-        """Drop the rest of a half-written line: in a forked child it is the parent's."""
+        """Drop the rest of a half-written line: in a forked child the rest is the parent's."""
         self._rest = b""
 
     def close(self) -> None:
@@ -169,7 +168,7 @@ def _is_named_pipe(path: str) -> bool:
 @contextlib.contextmanager
 def awaited_reader(path: str) -> Iterator[None]:
     """
-    If this is a named pipe, wait until it has a reader, and keep it open for writing in the block.
+    If this is a named pipe, wait for a reader, and keep the pipe open for writing in the block.
 
     Without a writer the reader would find the end of the file before the log begins.
     """
@@ -182,7 +181,7 @@ def awaited_reader(path: str) -> Iterator[None]:
 
 
 def _wait_for_reader(path: str) -> int:
-    """Return a descriptor of the named pipe; -1: not a named pipe, or it cannot be opened, which the log itself reports."""
+    """Return a descriptor of the named pipe; -1: not a named pipe, or an open that failed, as the log itself reports."""
     is_told = False
     while True:
         try:

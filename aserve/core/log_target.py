@@ -1,13 +1,13 @@
 """Log targets: a file, a standard stream, syslog, or a logger.
 
-Owns:     FileTarget, FileModes, OutputTarget, StreamTarget, SyslogTarget, LoggerTarget; `open_target` and `open_stream`, which choose one of these
-          or a PipeTarget (log_pipe.py); `keep_output`, standard output as it was before the app.
-Thread:   any that flushes the log, one at a time (features/access_log/log.py, error_log.py).
+Owns:     FileTarget, FileModes, OutputTarget, StreamTarget, SyslogTarget, LoggerTarget; `open_target` and `open_stream`, the choice of one of these
+          or a PipeTarget (log_pipe.py); `keep_output`, standard output as before the app.
+Thread:   any thread at a flush of the log, one at a time (features/access_log/log.py, error_log.py).
 Spec:     RFC 5424 (the message), RFC 5426 (over UDP).
 Not here: reports of lost lines (features/access_log/log.py, error_log.py).
 
-Several processes may write one file: each appends whole lines with one write(2). If a full disk takes only a part of a line, that part
-is cut off the end again, under flock(2), if it is still the end.
+Several processes may write one file: each appends whole lines with one write(2). If a full disk takes only a part of a line, the part is cut off
+again, under flock(2), if still at the end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ logger = logging.getLogger("aserve")
 
 SYSLOG, LOGGER = "syslog:", "logger:"
 LOCAL_SYSLOG = "/dev/log"
-# RFC 5424 6.2.1: facility local7, as nginx has it; severity informational.
+# RFC 5424 6.2.1: facility local7, as in nginx; severity informational.
 _PRIORITY = 23 * 8 + 6
 # RFC 5424 6.1: receivers should take 2048 octets; rsyslog and syslog-ng take 8192 by default.
 MAX_MESSAGE_BYTES = 8192
@@ -39,13 +39,13 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
 
 class Target(Protocol):
-    """A place to write lines to, each with its newline. The lines of the access log are ASCII."""
+    """A place for lines, each with a newline. The lines of the access log are ASCII."""
 
     why_in_part: str  # why fewer lines are written than there were
 
     def write(self, lines: str) -> int:
         """
-        Write these lines; return how many at their end were not written: to count the written ones costs more than to write them.
+        Write these lines; return how many at the end were not written: to count the written ones costs more than to write them.
 
         Raises:
             OSError: no line was written.
@@ -53,7 +53,7 @@ class Target(Protocol):
 
     def reopen(self) -> bool:
         """
-        Open the file that has the name now; False: the target has no name.
+        Open the present file of the name; False: the target has no name.
 
         Raises:
             OSError: the file cannot be opened; nothing has changed.
@@ -64,14 +64,14 @@ class Target(Protocol):
 
 
 class FileModes:
-    """The modes of files that `open_target` opens, in this process."""
+    """The modes of files made by `open_target`, in this process."""
 
-    made = 0o666  # of one that is not there yet, without the umask
+    made = 0o666  # of a new file, without the umask
     given: int | None = None  # of each
 
 
 class FileTarget:
-    """A file, to which other processes append, too."""
+    """A file shared with other appending processes."""
 
     def __init__(self, path: str, made: int = 0o666, given: int | None = None) -> None:
         """`made`, `given`: see FileModes."""
@@ -79,14 +79,14 @@ class FileTarget:
         self._made, self._given = made, given
         self._fd = self._open()
         self._is_torn = False  # our last line has no end
-        self.why_in_part = ""  # of the last that was written in part
+        self.why_in_part = ""  # of the last write in part
 
     def _open(self) -> int:
         fd = os.open(self._path, _FLAGS, self._made)
         if self._given is not None:
             try:
                 os.fchmod(fd, self._given)
-            except OSError as exc:  # it is another user's
+            except OSError as exc:  # another user's file
                 logger.warning("cannot set the mode %o of the log %r: %s", self._given, self._path, exc.strerror)
         return fd
 
@@ -99,15 +99,15 @@ class FileTarget:
                 self._is_torn = False
                 return 0
             begun = sent - octets.rfind(b"\n", 0, sent) - 1
-            # Two writes may have another process's line between them.
+            # Between two writes may stand another process's line.
             self._is_torn = begun > 0 and not (begun <= last and self._cut_back(begun))
         return octets.count(b"\n", sent)
 
     def _cut_back(self, count: int) -> bool:
-        """Cut a half-written line, `count` octets, off the end, as another process's line would follow it; False: one does already."""
+        """Cut a half-written line, `count` octets, off the end, before another process's line follows; False: too late."""
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # no other process is writing
-            end = os.lseek(self._fd, 0, os.SEEK_CUR)  # after the octets that this process wrote
+            end = os.lseek(self._fd, 0, os.SEEK_CUR)  # after the octets of this process
             if os.fstat(self._fd).st_size != end:
                 return False
             os.ftruncate(self._fd, end - count)
@@ -131,13 +131,13 @@ class FileTarget:
 
 
 def _octets_of(lines: str, is_behind_torn: bool, encoding: str) -> bytes:
-    """Return the octets of these lines; with a newline first if the line before them is torn."""
+    """Return the octets of these lines; with a newline first behind a torn line."""
     octets = lines.encode(encoding, "backslashreplace")
     return b"\n" + octets if is_behind_torn else octets
 
 
 def _put(fd: int, octets: bytes) -> tuple[int, int, str]:
-    """
+    """Write until there is no room; return the octets written, the octets of the last write(2), and why no more were.
     Write until there is no room; return the octets written, those of the last write(2), and why no more were.
 
     Raises:
@@ -167,21 +167,21 @@ def _locked(fd: int) -> Iterator[None]:
 
 class OutputTarget:
     """
-    A standard stream that is a file, to which the program prints, too.
+    A standard stream to a file, shared with the program's prints.
 
-    Lines bypass the stream's buffer, which would keep lines that a full disk refuses, and write them later, or fail again and again. There
-    is no lock and no cutting: other processes share the open file description, so a lock does not keep them apart.
+    Lines bypass the stream's buffer: the buffer would keep lines refused by a full disk, and write them later, or fail again and again. There is no
+    lock and no cutting: other processes share the open file description, so a lock does not keep them apart.
     """
 
     def __init__(self, stream: TextIO, fd: int) -> None:
-        # A descriptor of its own: the app may close the stream's, and another file of the app then gets the number.
+        # A second descriptor: the app may close the stream's, and another file of the app then gets the number.
         self._stream, self._fd, self._encoding = stream, os.dup(fd), stream.encoding
         self._is_torn = False  # our last line has no end
-        self.why_in_part = ""  # of the last that was written in part
+        self.why_in_part = ""  # of the last write in part
 
     def write(self, lines: str) -> int:
         """See Target.write."""
-        with contextlib.suppress(OSError, ValueError):  # closed, or a full disk: as it would be without this log
+        with contextlib.suppress(OSError, ValueError):  # closed, or a full disk: the same without this log
             self._stream.flush()  # earlier output of the program
         octets = _octets_of(lines, self._is_torn, self._encoding)
         sent, _, self.why_in_part = _put(self._fd, octets)
@@ -189,7 +189,7 @@ class OutputTarget:
         return octets.count(b"\n", sent)
 
     def reopen(self) -> bool:
-        """See Target.reopen: nothing has moved it."""
+        """Do nothing: nothing moves the stream."""
         return False
 
     def close(self) -> None:
@@ -200,7 +200,7 @@ class OutputTarget:
 
 
 class StreamTarget:
-    """An object that the program has put in the place of a standard stream."""
+    """An object put by the program in the place of a standard stream."""
 
     why_in_part = "only a part of it was taken"
 
@@ -214,20 +214,20 @@ class StreamTarget:
             getattr(self._stream, "flush", str)()  # `print` needs none
         except OSError:
             raise
-        except Exception as exc:  # as of a stream that the program has closed
+        except Exception as exc:  # as of a stream closed by the program
             raise OSError(0, str(exc)) from None
         return 0
 
     def reopen(self) -> bool:
-        """See Target.reopen: nothing has moved it."""
+        """Do nothing: nothing moves the stream."""
         return False
 
     def close(self) -> None:
-        """Do nothing: it is not ours."""
+        """Do nothing: the stream is the program's."""
 
 
 class SyslogTarget:
-    """A syslog server: the machine's own, or one that is reached by UDP. A line is a datagram; sending never waits."""
+    """A syslog server: the machine's own, or a server behind UDP. A line is a datagram; sending never waits."""
 
     why_in_part = "only a part of it was taken"
 
@@ -273,9 +273,9 @@ class SyslogTarget:
         try:
             self._socket.send(octets)
         except BlockingIOError:
-            raise  # it does not keep up
+            raise  # a slow server
         except OSError:
-            # The server has restarted; or, over UDP, it did not listen for the last datagram. To resolve its name again might take long.
+            # The server has restarted; or, over UDP, did not listen for the last datagram. To resolve the name again might take long.
             before, self._socket = self._socket, _connected(*self._place)
             before.close()
             self._socket.send(octets)
@@ -294,7 +294,7 @@ class SyslogTarget:
 
 
 class LoggerTarget:
-    """A logger of Python's logging: each line is a record of the level INFO, and its handlers may wait."""
+    """A logger of Python's logging: each line is a record of the level INFO, and the handlers may wait."""
 
     why_in_part = ""
 
@@ -308,11 +308,11 @@ class LoggerTarget:
         return 0
 
     def reopen(self) -> bool:
-        """See Target.reopen: its handlers are the program's."""
+        """Do nothing: the handlers are the program's."""
         return False
 
     def close(self) -> None:
-        """Do nothing: it is not ours."""
+        """Do nothing: the logger is the program's."""
 
 
 def _connected(family: int, address: object) -> socket.socket:
@@ -326,16 +326,16 @@ def _connected(family: int, address: object) -> socket.socket:
     return sock
 
 
-# Standard output of a command, and a descriptor of it, or -1; empty in a program that embeds a Server.
+# Standard output of a command, and a descriptor, or -1; empty in a program with an embedded Server.
 _kept: list[tuple[TextIO | None, int]] = []
 
 
 def open_target(name: str, is_patient: bool = True) -> Target:
     """
-    Return the target that --access-log names; `is_patient`: see PipeTarget.open.
+    Return the target of --access-log; `is_patient`: see PipeTarget.open.
 
     Raises:
-        OSError: it cannot be opened, or no server listens.
+        OSError: the target cannot be opened, or no server listens.
         ValueError: the address after syslog: has not the right form.
     """
     if name == "-":
@@ -352,7 +352,7 @@ def open_target(name: str, is_patient: bool = True) -> Target:
 
 
 def open_stream(stream: TextIO, fd: int = -1) -> Target:
-    """Return a target for a standard stream of the program that never waits for its reader; `fd`: one that `keep_output` has kept, or -1."""
+    """Return a target for a standard stream of the program, without waits for the reader; `fd`: from `keep_output`, or -1."""
     try:
         is_own = fd >= 0 or stream in (sys.__stdout__, sys.__stderr__)
         fd = fd if fd >= 0 else stream.fileno()
@@ -366,7 +366,8 @@ def open_stream(stream: TextIO, fd: int = -1) -> Target:
 
 
 def keep_output() -> None:
-    """Let `-` be standard output as it is now: the app may replace the name later, or close the descriptor, whose number another file then gets."""
+    """Let `-` be the present standard output: the app may replace the name later, or close the descriptor, and another file then gets the
+    number."""
     for _, fd in _kept:
         if fd >= 0:
             os.close(fd)

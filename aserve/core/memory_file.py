@@ -1,8 +1,8 @@
-"""Files in memory, for data that survives execve(2) but not the end of the process.
+"""Files in memory, for data with a life beyond execve(2) but not beyond the process.
 
-Owns:     making and mapping them; which programs inherit them, and which of them the next code of an upgrade finds (KEPT).
+Owns:     making and mapping the files; inheritance by programs; the files for the next code of an upgrade (KEPT).
 Thread:   the supervisor's only one.
-Not here: their content (processes/children/pages.py, processes/upgrade/inheritance.py).
+Not here: the content (processes/children/pages.py, processes/upgrade/inheritance.py).
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from .descriptors import list_open
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - nothing with a name is left there
 
-# Files that the supervisor passes on to the next code of an upgrade, by name; no module in processes/ owns one.
+# Files passed by the supervisor to the next code of an upgrade, by name; no module in processes/ owns one.
 KEPT: dict[str, int] = {}
 
 
 def open_memory_file(name: str) -> int:
-    """
+    """Return the descriptor of a new, empty file, closed to other users; the name shows in /proc.
     Return the descriptor of a new, empty file, which no other user can open; the name shows in /proc.
 
-    The kernel frees it with its last descriptor. It is no file of a disk, unless the system has neither memfd_create(2) nor /dev/shm.
+    The kernel frees the file with the last descriptor. A disk is used only without memfd_create(2) and /dev/shm.
 
     Raises:
         OSError: no descriptor is left.
     """
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create(name)
-        os.fchmod(fd, 0o600)  # from 0o777: it may hold settings and requests with secrets
+        os.fchmod(fd, 0o600)  # from 0o777: settings and requests may hold secrets
         return fd
-    # A Python that was built where the kernel or the C library were older than memfd_create(2).
+    # A Python built for a kernel or a C library without memfd_create(2).
     with tempfile.TemporaryFile(dir=SHARED_MEMORY if os.path.isdir(SHARED_MEMORY) else None) as file:
         return os.dup(file.fileno())
 
@@ -48,6 +48,6 @@ def map_memory_file(fd: int) -> mmap.mmap:
 def keep_from_programs(fd: int) -> None:
     """Make every descriptor of this file non-inheritable: PyPy's mmap keeps an inheritable one."""
     for other in list_open():
-        with contextlib.suppress(OSError):  # the one by which they were listed is closed
+        with contextlib.suppress(OSError):  # the descriptor used for the list is closed
             if os.path.samestat(os.fstat(other), os.fstat(fd)):
                 os.set_inheritable(other, False)

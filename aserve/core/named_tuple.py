@@ -4,8 +4,8 @@ Owns:     NamedTuple.
 Thread:   any.
 Not here: objects that change, and settings (settings/values.py).
 
-typing.NamedTuple compiles each annotation, to find out whether it is one. A start makes 64 such classes: that took 7 % of the command's start
-(CPython 3.11, 2026-11-26).
+typing.NamedTuple compiles each annotation, to find out whether it is one. A start makes 64 such classes: 7 % of the command's start (CPython 3.11,
+2026-11-26).
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ __all__ = ["NamedTuple"]
 if TYPE_CHECKING:
     from typing import NamedTuple
 else:
-    # What each class has by itself.
+    # The attributes of every class.
     _OF_THE_BODY = {"__module__", "__qualname__", "__annotations__", "__firstlineno__", "__static_attributes__"}
 
     class _Maker(type):
-        """Makes a class of named tuples of the body of a class, which needs `from __future__ import annotations`."""
-
         def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> type:
             """Return the class."""
             if not bases:
@@ -37,4 +35,4 @@ else:
             return made
 
     class NamedTuple(metaclass=_Maker):
-        """The base of a class body; the class that comes of it is a tuple."""
+        """The base of a class body; the resulting class is a tuple."""

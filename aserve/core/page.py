@@ -1,12 +1,12 @@
-"""The page of a process: its state, in memory that other processes may read.
+"""The page of a process: the state, in memory readable by other processes.
 
-Owns:     Field, the words of a page; State, the values of Field.STATE; the slots of processes that are no workers; new_page, for a process
-          without a supervisor; Process, the facts about a process that need no question to it.
+Owns:     Field, the words of a page; State, the values of Field.STATE; the slots of processes other than workers; new_page, for a process without a
+          supervisor; Process, the facts about a process known without a question.
 Thread:   any; each word is written by one process, and read by any.
-Not here: which pages there are, and whose (processes/children/pages.py), what a process writes (../connections/monitoring/statistics.py), the counters after these words
-          (features/metrics/table.py), conclusions from a page (features/metrics/, processes/monitoring/watch.py).
+Not here: the pages of all processes (processes/children/pages.py), the writer (../connections/monitoring/statistics.py), the counters after these
+          words (features/metrics/table.py), conclusions from a page (features/metrics/, processes/monitoring/watch.py).
 
-A process without a supervisor has one page, for itself: readers find it there as they find a worker's.
+A process without a supervisor has one page: readers find the same as for a worker.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ MOLD = 1 << 16  # that of a process from which workers are forked (processes/wor
 class State(enum.IntEnum):
     """The phase of a child's life."""
 
-    STARTING = 1  # it imports the app, or serves and its message has not been read yet
-    READY = 2  # it serves
-    DRAINING = 3  # it was asked to finish the running requests, and end
-    KILLED = 4  # it was ordered to end at once
+    STARTING = 1  # imports the app, or serves with the message still unread
+    READY = 2  # serves
+    DRAINING = 3  # asked to finish the running requests, and end
+    KILLED = 4  # ordered to end at once
     ENDED = 5
 
 
 class Field(enum.IntEnum):
-    """The index of a word in its page; the process's counters follow (features/metrics/table.py)."""
+    """The index of a word in the page; the process's counters follow (features/metrics/table.py)."""
 
     # Written by the supervisor.
     PID = 0  # 0: the page is free
@@ -49,28 +49,26 @@ class Field(enum.IntEnum):
     TICKED_AT = 5  # when: nanoseconds of the monotonic clock
     REQUESTS = 6  # answered since the process started
     CONNECTIONS = 7  # open
-    IN_FLIGHT = 8  # requests that are with the app, or wait for a thread, or whose responses are sent
-    WAITING = 9  # those of IN_FLIGHT that no thread has begun
-    THREADS_BUSY = 10  # at that moment
+    IN_FLIGHT = 8  # requests in the app, or waiting for a thread, or with a response being sent
+    WAITING = 9  # the requests of IN_FLIGHT not begun by a thread
+    THREADS_BUSY = 10  # at the moment
     STALLED_SECONDS = 12  # for how long requests have waited, and no thread has begun any
     WAITING_MILLISECONDS = 13  # for how long the oldest request has waited
     WEBSOCKETS = 14  # of the open connections
     THREADS_STUCK = 15  # written off, and still inside the app
     THREADS_BUSY_LATELY = 16  # in thousandths: a mean of ten seconds (workers/busy.py)
     CONNECTIONS_LIMIT = 17
-    SHORT_OF_DESCRIPTORS = 18  # 1: it has few left, and is to get no connections of other processes
-    THREADS_LACKING = 20  # of --threads: the system has not started them
+    SHORT_OF_DESCRIPTORS = 18  # 1: few are left; no connections of other processes are to come
+    THREADS_LACKING = 20  # of --threads: not started by the system
     BODIES_LACK_ROOM = 19  # 1: the disk has none for request bodies
     # Written by the process at any time.
-    LOAD = 11  # its word of the load board; NOBODY: it accepts no more, or does not exist
+    LOAD = 11  # the word of the load board; NOBODY: accepts no more, or does not exist
 
 
 class Process(NamedTuple):
-    """A process that starts, serves or ends."""
-
     slot: int  # 0: none, as without a supervisor
     pid: int  # 0: not started yet
-    generation: int  # how many processes its slot has had, with it
+    generation: int  # the number of this process among those of the slot
     state: str  # "starting", "ready", "draining", "killed", "mold"
     began_at: float  # by time.monotonic()
     page: Sequence[int]  # words by Field
@@ -80,7 +78,7 @@ class Process(NamedTuple):
 
     @property
     def key(self) -> tuple[int, int]:
-        """A key that no other process of the same server has, neither now nor later."""
+        """A key unique among the processes of a server, now and later."""
         return self.slot, self.generation
 
 

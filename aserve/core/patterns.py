@@ -1,10 +1,10 @@
-"""Regular expressions that most processes never use: each is compiled when it is first used.
+"""Regular expressions unused by most processes: each is compiled at the first use.
 
 Owns:     lazy_pattern.
-Thread:   any: two threads may compile one at the same time, and get the same.
-Not here: patterns that every process uses: those are re.compile's.
+Thread:   any: two threads may compile one at the same time, with the same result.
+Not here: patterns used by every process: see re.compile.
 
-Compiling one takes some 0.1 ms, and the package has over fifty: that took 5 % of the command's start (CPython 3.11, 2026-11-26).
+To compile one takes some 0.1 ms, and the package has over fifty: 5 % of the command's start (CPython 3.11, 2026-11-26).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, AnyStr, cast
 
 
 class _Pattern:
-    """In place of a re.Pattern: whatever is asked for is the compiled one's, and stays here as an attribute."""
+    """In place of a re.Pattern: each attribute comes from the compiled pattern, and stays here."""
 
     def __init__(self, text: Any, flags: int) -> None:
         self._text, self._flags = text, flags
@@ -26,5 +26,5 @@ class _Pattern:
 
 
 def lazy_pattern(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Return what re.compile would return, but not yet compiled; a mistake in `text` shows at its first use."""
+    """Return a pattern as re.compile does, but not yet compiled; a mistake in `text` shows at the first use."""
     return cast("re.Pattern[AnyStr]", _Pattern(text, flags))

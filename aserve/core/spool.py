@@ -1,17 +1,14 @@
-"""The part of a response that its client has not read yet, in a temporary file.
+"""The part of a response still unread by the client, in a temporary file.
 
 Owns:     ResponseSpool: an unlinked temporary file, used as a ring.
 Thread:   two, under banners: the app's thread appends, the event loop reads.
-Not here: when a response goes through it (connections/loop/sending.py), the limit's value
-          (settings/table.py).
+Not here: the choice of this way (connections/loop/sending.py), the limit's value (settings/table.py).
 
-The file is written to the end of the ring and then from its beginning again, over
-what has been read: it never grows beyond its limit, however long the response is.
-Both sides give their own offsets (pread, pwrite), so one descriptor is enough.
+The file is written to the end of the ring and then from the beginning again, over octets already read: a long response never exceeds the limit.
+Both sides give offsets (pread, pwrite), so one descriptor is enough.
 
-The file is closed once: the thread that takes it out of the spool under the lock closes
-it, after releasing the lock. That is the writer, if the spool is closed while it writes,
-and otherwise `close`.
+The file is closed once: the thread that takes the file out of the spool under the lock closes the file, after releasing the lock: the writer, if
+the spool is closed during a write, and otherwise `close`.
 """
 
 from __future__ import annotations
@@ -23,20 +20,20 @@ from typing import Callable
 from .budgets import SpoolFile, SpoolSpace
 from .errors import ClientDisconnected
 
-# The largest file that the event loop closes itself. Measured 2026-11-21: to close a file with 8 MiB
-# in the page cache takes 0.4 ms, with 1 GiB 59 ms.
+# The largest file closed by the event loop itself. Measured 2026-11-21: to close a file with 8 MiB in the page cache takes 0.4 ms, with 1 GiB 59
+# ms.
 QUICK_CLOSE_BYTES = 1 << 24
-# Octets for one call: PyPy copies what it writes, and gets more memory than this from the system each time.
-# Measured 2026-11-22, 64 bodies of 5 MiB: 0.65 s with this and with half of it, 0.85 s with twice as much.
+# Octets for one call: PyPy copies written octets, and each time gets memory above this size from the system. Measured 2026-11-22, 64 bodies of 5
+# MiB: 0.65 s with this and with half of it, 0.85 s with twice as much.
 WRITE_BYTES = 1 << 17
 
 
 class ResponseSpool:
     """
-    The octets of one response that wait in a file, in order; at most `limit_bytes` of them.
+    The octets of one response waiting in a file, in order; at most `limit_bytes`.
 
-    After `begin`, all that follows must be appended, until the loop has read the spool empty:
-    then `is_begun` is False again, and pieces may go to the transport directly.
+    After `begin`, all further octets must be appended, until the loop has read the spool empty: then `is_begun` is False again, and pieces may go
+    to the transport directly.
     """
 
     __slots__ = (
@@ -46,31 +43,31 @@ class ResponseSpool:
 
     def __init__(self, limit_bytes: int, space: SpoolSpace) -> None:
         self._limit_bytes = limit_bytes
-        self._file: SpoolFile | None = SpoolFile(space)  # the thread that closes it takes it out
+        self._file: SpoolFile | None = SpoolFile(space)  # closed by the thread that takes the file out
         self._lock = threading.Lock()  # guards all below; never held while waiting for the disk
         self._writer = threading.Lock()  # an app's second thread may write() meanwhile
-        self._read_count = self._written_count = 0  # octets, since it was last empty
+        self._read_count = self._written_count = 0  # octets, since the spool was last empty
         self._is_writing = False
         self._is_closed = False
         self._is_failed = False
         self._is_sealed = False
         self.is_begun = False
-        self.has_reader = False  # the loop is about to read, or will come back to it
-        # Used on the event loop alone: whether the app is done, and the error that then cut the response short.
+        self.has_reader = False  # the loop is about to read, or will come back
+        # Used on the event loop alone: whether the app is done, and the error behind a response cut short.
         self.is_ended = False
         self.end_error: str | None = None
 
     # --- called from a worker ---
 
     def begin(self) -> bool:
-        """Begin to spool: all that follows must be appended; False: the disk has failed, or the spool is closed."""
+        """Begin to spool: all further octets must be appended; False: the disk has failed, or the spool is closed."""
         with self._lock:
             self.is_begun = not (self._is_failed or self._is_closed)
             return self.is_begun
 
     def append(self, octets: bytes | memoryview) -> bool:
         """
-        Append octets; False: there is no room for them now, and nothing was appended.
+        Append octets; False: no room now, and nothing was appended.
 
         Raises:
             ClientDisconnected: the response has ended, or its client has left.
@@ -84,7 +81,7 @@ class ResponseSpool:
                 if file is None or not self._fits(len(octets)) or not file.reserve(self._size_with(len(octets))):
                     self.is_begun = self._read_count < self._written_count
                     return False
-                # It may have been read empty since the caller looked at `is_begun`: later pieces must not overtake this.
+                # The loop may have read the spool empty since the caller's look at `is_begun`: later pieces must not overtake this.
                 self.is_begun = self._is_writing = True
                 at = self._written_count % self._limit_bytes
             is_written = False
@@ -109,7 +106,7 @@ class ResponseSpool:
             file.close()
 
     def _take_file(self) -> SpoolFile | None:
-        """Take the file out in order to close it, with the lock held; None: another thread has taken it already."""
+        """Take the file out for a close, with the lock held; None: another thread has taken it already."""
         file, self._file = self._file, None
         return file
 
@@ -138,12 +135,11 @@ class ResponseSpool:
         return min(self._written_count % self._limit_bytes + count, self._limit_bytes)
 
     def seal(self) -> None:
-        """Refuse further octets: a second thread of the app could append them after the end."""
         with self._lock:
             self._is_sealed = True
 
     def wants_reader(self) -> bool:
-        """Return whether the caller must wake the loop to read; mark it as woken."""
+        """Return whether the caller must wake the loop to read; mark the loop as woken."""
         with self._lock:
             if self.has_reader:
                 return False
@@ -178,7 +174,7 @@ class ResponseSpool:
         return octets
 
     def close(self) -> Callable[[], None] | None:
-        """Close the spool. If the file is large, return a function that closes it, for a worker to call."""
+        """Close the spool. Return a function that closes a large file, for a worker to call."""
         with self._lock:
             self._is_closed = True
             file = None if self._is_writing else self._take_file()
@@ -198,5 +194,5 @@ class ResponseSpool:
 
     @property
     def waiting_bytes(self) -> int:
-        """Octets that the loop has not read."""
+        """Octets unread by the loop."""
         return self._written_count - self._read_count

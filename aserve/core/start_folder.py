@@ -1,11 +1,11 @@
-"""The folder in which the command was started, by name: where the name leads now, and not where it led then.
+"""The folder of the command's start, by name: the present folder of the name, not the earlier one.
 
-Owns:     StartFolder: the name, entering the folder again, and forgetting the modules of the folder to which the name led before.
+Owns:     StartFolder: the name, entering the folder again, and forgetting the modules of the earlier folder.
 Thread:   the main thread.
 Not here: --chdir and --python-path (lifecycle/surroundings.py), the folder of the app on sys.path (lifecycle/loading.py).
 
-A deploy puts a new release beside the current one, and points a symbolic link at it. A process stays in the folder where it began,
-even if the link changes: so before each import, and before settings are read again, it enters the folder by the link's name.
+A deploy puts a new release beside the current one, and points a symbolic link at the new one. A process stays in the folder of the start, even if
+the link changes: so before each import, and before settings are read again, the process enters the folder by the link's name.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ from .named_tuple import NamedTuple
 
 
 class FolderGoneError(AserveError):
-    """The folder of the start has another name now, or none: an import from it would find the old code."""
+    """The folder of the start has another name now, or none: an import would find the old code."""
 
 
 class StartFolder(NamedTuple):
-    """The folder's name, and whether the environment gave it."""
+    """The folder's name, and whether the environment gave the name."""
 
     name: str
-    is_said: bool  # by the environment: the name as typed; else the folder to which it led at the start
+    is_said: bool  # by the environment: the name as typed; else the folder of the name at the start
 
     @classmethod
     def of_this_process(cls, environ: Mapping[str, str]) -> StartFolder:
         """
-        Return the working directory by the name that the shell or systemd has given it, if that is true.
+        Return the working directory by the name given by the shell or systemd, if true.
 
-        It may be a symbolic link to the current release: os.getcwd() would return the folder to which it leads.
+        The name may be a symbolic link to the current release: os.getcwd() would return the folder behind the link.
         """
         said = environ.get("PWD", "")
         try:
             here = os.getcwd()
             is_said = os.path.isabs(said) and os.path.samefile(said, here)
             return cls(said if is_said else here, is_said)
-        except OSError:  # it was removed, or may not be entered
+        except OSError:  # the folder was removed, or may not be entered
             return cls(".", False)
 
     def whole(self, path: str) -> str:
-        """Return a path relative to here as an absolute one; unchanged if the folder's name is not certain."""
+        """Return a path relative to here as an absolute one; unchanged if the folder's name is uncertain."""
         return os.path.join(self.name, path) if self.is_said and os.path.isdir(self.name) else path
 
     def enter(self, own: frozenset[str], is_anew: bool = False) -> None:
         """
-        Enter the folder to which the name leads now; if it is another one, or `is_anew`, forget the modules imported from the old one.
+        Enter the present folder of the name; in a new folder, or `is_anew`, forget the modules imported from the old one.
 
         `own`: the names of modules to keep in any case.
 
         Raises:
-            FolderGoneError: the name leads nowhere, or elsewhere and it is uncertain whether that folder is meant.
+            FolderGoneError: the name leads nowhere, or elsewhere, maybe to a folder not meant.
         """
         before = real_folder()
         is_moved = self._leads_elsewhere()
@@ -89,7 +89,7 @@ class StartFolder(NamedTuple):
 
 
 def real_folder() -> str:
-    """Return the working directory without symbolic links; "": it was removed."""
+    """Return the working directory without symbolic links; "": removed."""
     try:
         return os.getcwd()
     except OSError:
@@ -97,13 +97,13 @@ def real_folder() -> str:
 
 
 def _move_path(before: str, after: str) -> None:
-    """Replace the old folder in sys.path, where PYTHONPATH or `python -m` put it or a folder in it, by the new one."""
+    """Replace the old folder in sys.path, from PYTHONPATH or `python -m`, and folders in it, by the new one."""
     moved = [after + path[len(before) :] if _is_below(path, before) else path for path in sys.path]
-    sys.path[:] = moved  # the same list: others refer to it
+    sys.path[:] = moved  # the same list: other code refers to it
 
 
 def _forget_modules(folder: str, own: frozenset[str]) -> None:
-    """Forget modules of the folder, which a configuration imported, so that they are imported again; not aserve's, nor those in C."""
+    """Forget modules of the folder, imported by a configuration, for a new import; not aserve's, nor modules in C."""
     for name, module in [*sys.modules.items()]:
         path = getattr(module, "__file__", None) or ""
         if name not in own and name.partition(".")[0] != "aserve" and path.endswith(".py") and _is_below(path, folder):
@@ -111,7 +111,7 @@ def _forget_modules(folder: str, own: frozenset[str]) -> None:
 
 
 def _is_below(path: str, folder: str) -> bool:
-    """Whether a path is the app's: in this folder, and not in a virtual environment in it."""
+    """Whether a path is the app's: in this folder, and not in a virtual environment there."""
     is_installed = any(_begins(path, prefix) for prefix in (sys.prefix, sys.base_prefix))
     return bool(folder) and _begins(path, folder) and not is_installed
 

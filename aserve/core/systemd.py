@@ -3,9 +3,10 @@
 Owns:     the passed sockets (sd_listen_fds(3)), those of them that this service has stored before, the notify
           socket (sd_notify(3)), the watchdog's time, the folders of the service.
 Thread:   any; nothing here waits.
-Not here: when a message is sent (server/running.py, lifecycle/fd_store.py), binds that name a socket (settings/bind.py), taking it (connections/listeners.py).
+Not here: the times of messages (server/running.py, lifecycle/fd_store.py), binds with the name of a socket (settings/bind.py), taking a socket
+          (connections/listeners.py).
 
-Without systemd the variables are missing, and all of this does nothing. podman and others use the same variables.
+Without systemd the variables are missing, and this module does nothing. podman and other programs use the same variables.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from collections.abc import Mapping, Sequence
 logger = logging.getLogger("aserve")
 
 FIRST_FD = 3  # SD_LISTEN_FDS_START
-UNNAMED = "unknown"  # what sd_listen_fds_with_names(3) calls a socket without a name
-STORED = "aserve-stored-"  # the prefix of the names of sockets that a process of ours has stored
+UNNAMED = "unknown"  # the name of a nameless socket in sd_listen_fds_with_names(3)
+STORED = "aserve-stored-"  # the prefix of the names of sockets stored by a process of ours
 NONBLOCKING = getattr(socket, "MSG_DONTWAIT", 0)
 
 
 def passed_sockets(environ: Mapping[str, str] = os.environ) -> dict[str, list[int]]:
     """
-    Return the descriptors of sockets that systemd has passed to this process, by name, without the stored ones.
+    Return the descriptors of sockets passed by systemd to this process, by name, without the stored ones.
 
-    Several may have one name: those of one socket unit.
+    Several may have one name: the sockets of one socket unit.
 
     Raises:
-        ValueError: they were meant for another process, or the variables contradict each other; the text says so.
+        ValueError: the sockets are for another process, or the variables contradict each other; the text says so.
 
     Spec: sd_listen_fds(3).
     """
@@ -41,21 +42,21 @@ def passed_sockets(environ: Mapping[str, str] = os.environ) -> dict[str, list[in
 
 
 def stored_sockets(environ: Mapping[str, str] = os.environ) -> dict[str, list[int]]:
-    """Return the descriptors that this service has stored with systemd before, by name."""
+    """Return the descriptors stored by this service with systemd before, by name."""
     try:
         return {name: fds for name, fds in _all_sockets(environ).items() if name.startswith(STORED)}
     except ValueError:
-        return {}  # they belong to another process
+        return {}  # the sockets belong to another process
 
 
 def store_size(environ: Mapping[str, str] = os.environ) -> int:
-    """Return how many descriptors systemd keeps for this service, if it says so (FileDescriptorStoreMax=); 0: none."""
+    """Return the number of descriptors kept by systemd for this service, if known (FileDescriptorStoreMax=); 0: none."""
     text = environ.get("FDSTORE", "")
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def state_folder(environ: Mapping[str, str] = os.environ) -> str | None:
-    """Return the folder that systemd keeps for this service, the first of StateDirectory=; None: it keeps none. See systemd.exec(5)."""
+    """Return the folder kept by systemd for this service, the first of StateDirectory=; None: no folder. See systemd.exec(5)."""
     return environ.get("STATE_DIRECTORY", "").partition(":")[0] or None
 
 
@@ -109,8 +110,8 @@ class Notifier:
     """
     Reports the state of a service to the service manager, if there is one.
 
-    Nothing is raised: a service goes on without its manager. The first lost message is logged; methods whose message must
-    arrive return whether it went out, so that it can be repeated; True without a manager.
+    Nothing is raised: a service goes on without a manager. The first lost message is logged; methods with a message of consequence return whether
+    the message went out, for a repetition; True without a manager.
     """
 
     def __init__(self, address: str) -> None:
@@ -119,7 +120,7 @@ class Notifier:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] = os.environ) -> Notifier:
-        """Return the Notifier of the manager that started this process."""
+        """Return the Notifier of this process's manager."""
         return cls(environ.get("NOTIFY_SOCKET", ""))
 
     @property
@@ -128,20 +129,19 @@ class Notifier:
         return bool(self._address)
 
     def ready(self, status: str, main_pid: int | None = None) -> bool:
-        """Report that the service serves, after the start or after `reloading`; `main_pid`: the service's main process."""
+        """Report a serving service, after the start or after `reloading`; `main_pid`: the service's main process."""
         pid = [] if main_pid is None else [f"MAINPID={main_pid}"]
         return self.send("READY=1", *pid, _status(status))
 
     def reloading(self, status: str) -> bool:
-        """Report that a reload has begun; `ready` ends it. (Type=notify-reload compares the time with that of its signal.)"""
+        """Report the begin of a reload; `ready` ends the reload. (Type=notify-reload compares the time with the time of the signal.)"""
         return self.send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", _status(status))
 
     def stopping(self, status: str) -> None:
-        """Report that the service ends."""
         self.send("STOPPING=1", _status(status))
 
     def status(self, status: str) -> bool:
-        """Set the line that `systemctl status` shows."""
+        """Set the line of `systemctl status`."""
         return self.send(_status(status))
 
     def alive(self) -> None:
@@ -157,7 +157,7 @@ class Notifier:
         self.send("FDSTOREREMOVE=1", f"FDNAME={name}")
 
     def send(self, *fields: str, fds: Sequence[int] = ()) -> bool:
-        """Send one message, NAME=VALUE each; return whether it went out."""
+        """Send one message, NAME=VALUE each; return whether the message went out."""
         if not self._address:
             return True
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
@@ -165,7 +165,7 @@ class Notifier:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
                 sock.sendmsg(["\n".join(fields).encode("utf-8", "replace")], rights, NONBLOCKING, self._address)
             return True
-        except OSError as exc:  # also: its queue is full
+        except OSError as exc:  # also: a full queue
             if not self._is_told:
                 self._is_told = True
                 logger.warning(

@@ -1,10 +1,10 @@
 """The supervisor's counters: workers replaced, reloads, out-of-memory kills, requests lost with a worker.
 
-Owns:     the names of these counters, and the labels of each; Tally: their values, and why a slot's worker is about to be replaced.
+Owns:     the names of these counters, and the labels of each; Tally: the values, and the reason for the coming replacement of a slot's worker.
 Thread:   the supervisor's only one; pure.
-Not here: their help texts (features/metrics/table.py), the workers' counters (features/metrics/counting.py), kept totals (features/metrics/totals.py).
+Not here: help texts (features/metrics/table.py), the workers' counters (features/metrics/counting.py), kept totals (features/metrics/totals.py).
 
-They are counted with and without metrics: the next code of an upgrade, which may have metrics, goes on with them.
+The counters run with and without metrics: the next code of an upgrade, maybe with metrics, goes on with the values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _labelled(label: str, *values: str) -> tuple[str, ...]:
     return tuple(f'{label}="{value}"' for value in values)
 
 
-# By name: the labels of each of its cells, as Prometheus writes them.
+# By name: the labels of each cell, in Prometheus's form.
 CELLS: dict[str, tuple[str, ...]] = {
     RESTARTS: _labelled("reason", "crash", "recycle", "reload", "hung", "asked"),
     START_FAILURES: ("",),
@@ -41,7 +41,7 @@ class Tally:
         self._reasons: dict[int, str] = {}  # by slot
 
     def count(self, name: str, cell: str = "", by: int = 1) -> None:
-        """Add `by` to a counter; `cell` is its label, as in CELLS."""
+        """Add `by` to a counter; `cell` is a label of CELLS."""
         self._counts[name, cell] += by
 
     def expect_restart(self, slot: int, reason: str) -> None:
@@ -49,7 +49,7 @@ class Tally:
         self._reasons[slot] = reason
 
     def count_restart(self, slot: int, reason: str = "") -> None:
-        """Count the replacement of a worker that served: for this reason, or the expected one, or a reload."""
+        """Count the replacement of a serving worker: for this reason, or the expected one, or a reload."""
         expected = self._reasons.pop(slot, RELOAD)
         self.count(RESTARTS, f'reason="{reason or expected}"')
 
@@ -62,6 +62,6 @@ class Tally:
         return {f"{name} {cell}": count for (name, cell), count in self._counts.items()}
 
     def restore(self, state: Mapping[str, int]) -> None:
-        """Add the counts of the previous process; drop those that no longer exist."""
+        """Add the counts of the previous process; drop unknown names."""
         for name, cell in self._counts:
             self._counts[name, cell] += state.get(f"{name} {cell}", 0)

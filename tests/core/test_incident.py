@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from aserve.core.incident import CALM_SECONDS, Episode
+from aserve.core.incident import CALM_SECONDS, Incident
 
 
-def test_an_episode():
+def test_an_incident_is_news_at_its_begin_and_its_end():
     """Only its begin is news; some calm seconds end it, and each time that it happens they begin anew."""
-    episode = Episode()
-    assert not episode.is_over_at_second()
-    assert episode.begins() and not episode.begins()
-    assert not any(episode.is_over_at_second() for _ in range(CALM_SECONDS))
-    assert not episode.begins()
-    assert [episode.is_over_at_second() for _ in range(CALM_SECONDS + 2)] == [False] * CALM_SECONDS + [True, False]
-    assert episode.begins()
+    incident = Incident()
+    assert not incident.is_over_at_second()
+    assert incident.begins() and not incident.begins()
+    assert not any(incident.is_over_at_second() for _ in range(CALM_SECONDS))
+    assert not incident.begins()
+    assert [incident.is_over_at_second() for _ in range(CALM_SECONDS + 2)] == [False] * CALM_SECONDS + [True, False]
+    assert incident.begins()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 
-from ...core.incident import Episode
+from ...core.incident import Incident
 from ...workers.queue_wait import LONG_STALL_SECONDS, QueueWait
 from .stacks import ORDER, describe_busy
 
@@ -28,7 +28,7 @@ class StallWatch:
     """Watches the queue of one server."""
 
     def __init__(self) -> None:
-        self._episode = Episode()
+        self._incident = Incident()
         self._began_at = self._seen_at = 0.0
 
     def on_second(self, queue: QueueWait, waiting_count: int) -> None:
@@ -36,13 +36,13 @@ class StallWatch:
         stalled = queue.stalled_seconds
         if stalled >= LONG_STALL_SECONDS or (stalled and self._seen_at):
             self._seen_at = _monotonic()
-            if self._episode.begins():
+            if self._incident.begins():
                 self._began_at = self._seen_at - stalled
                 logger.warning(
                     "all threads busy: no queued request started for %d s (%d queued, oldest %.0f s); the threads are at "
                     "(%s):\n%s",
                     stalled, waiting_count, queue.seconds(), ORDER, describe_busy()[:MAX_STACKS].rstrip(),
                 )  # fmt: skip
-        elif self._episode.is_over_at_second():
+        elif self._incident.is_over_at_second():
             logger.warning("queued requests start again, after %.0f s", self._seen_at - self._began_at)
             self._seen_at = 0.0

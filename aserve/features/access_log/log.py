@@ -21,7 +21,7 @@ from typing import Any
 from ...core.ends import Ended
 from ...core.errors import BindError, RequestRefused
 from ...core.exchange import ANSWERED, REFUSED, Exchange
-from ...core.incident import Episode
+from ...core.incident import Incident
 from ...core.log_target import Target
 from ...lifecycle.given_files import can_give
 from ...settings import EngineSettings
@@ -29,7 +29,7 @@ from .copies import files_of, open_targets, unwritable
 from .line_program import new_program
 from .log_format import LineFormat
 from .log_line import parse_skip
-from .log_values import died, path_of, record_of
+from .log_values import died, record_of, request_path
 from .settings import AccessLogSettings
 
 logger = logging.getLogger("aserve")
@@ -75,7 +75,7 @@ class AccessLog:
         self._lines: list[str] = []  # not written yet: texts of one or more lines each
         self._length = 0  # of these, in characters
         self._set_clock()
-        self._trouble = Episode()
+        self._trouble = Incident()
         self._goes_on = False  # a line was written since the last failure
         self._lost_count = 0  # lines, since the failure began
         self._lost_why = ""  # the last reason
@@ -159,7 +159,9 @@ class AccessLog:
 
     def _is_skipped(self, ended: Ended) -> bool:
         record = record_of(ended, 0.0)
-        return any(skip.path.match(path_of(record)) and skip.status.match(str(record.status)) for skip in self._skips)
+        return any(
+            skip.path.match(request_path(record)) and skip.status.match(str(record.status)) for skip in self._skips
+        )
 
     def _put(self, lines: str) -> None:
         """Write lines; drop and count those that cannot be written: a full disk or a closed pipe must not stop the service."""

@@ -383,7 +383,7 @@ def died(text: str, seconds: float) -> Ended:
     return Ended(vars, False, "", 0, 0, WORKER_DIED, now - seconds, 0.0, 0.0, now, 0, False, b"")
 
 
-def path_of(record: Record) -> str:
+def request_path(record: Record) -> str:
     """Return the decoded path, as the app gets it."""
     return split(record.vars, record.is_from_front)[5] or ""
 

@@ -13,7 +13,7 @@ from harness.log_records import AT, NEVER, PAIRS, lines, record
 
 from aserve.features.access_log.log_format import LineFormat
 from aserve.features.access_log.log_line import ATOMS
-from aserve.features.access_log.log_values import Process, Times, died, path_of, record_of
+from aserve.features.access_log.log_values import Process, Times, died, record_of, request_path
 from aserve.wsgi.request_id import MAX_REQUEST_ID
 
 pytestmark = pytest.mark.long_on_pypy
@@ -171,16 +171,16 @@ def test_from_a_front_server():
     """Variables in any order, and what nobody has sent."""
     pairs = {"REMOTE_ADDR": "198.51.100.1", "PATH_INFO": "/p", "REQUEST_METHOD": "GET"}
     assert shown("%(h)s %(r)s %(U)s", pairs, is_from_front=True) == "198.51.100.1 GET /p - /p"
-    assert path_of(record(pairs, is_from_front=True)) == "/p"
+    assert request_path(record(pairs, is_from_front=True)) == "/p"
 
 
 def test_without_fields():
     """A request of HTTP/1.0 may have none."""
     pairs = dict(list(PAIRS.items())[:5])
-    assert shown("%(r)s %(a)s", pairs) == "POST /a%20b?q=1 HTTP/1.1 -" and path_of(record(pairs)) == "/a b"
+    assert shown("%(r)s %(a)s", pairs) == "POST /a%20b?q=1 HTTP/1.1 -" and request_path(record(pairs)) == "/a b"
 
 
 def test_a_request_that_was_with_a_process_when_it_died():
     """What was escaped for the log is what it was before."""
     found = record_of(died(r"GET /\x22\x5cx\x0a?a", 2.0), AT)
-    assert path_of(found) == '/"\\x\n' and found.times.duration == 2.0 and found.times.queue_wait is None
+    assert request_path(found) == '/"\\x\n' and found.times.duration == 2.0 and found.times.queue_wait is None
