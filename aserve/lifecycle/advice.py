@@ -4,7 +4,7 @@ Owns:     advise; add_warnings.
 Thread:   any; pure.
 Not here: the numbers (features/metrics/history.py, status.py), their display (page.html).
 
-Each warning says what is wrong, with its number, and then what to do. A state that needs no operator is no warning.
+Each warning says the fault, with a number, and then the cure. A state without work for an operator is no warning.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OLD_SECONDS = 10
 LONG_WAIT_SECONDS = 0.01
 LONG_GIL_SECONDS = 0.02  # the median of a minute: four turns of other threads
 LONG_PAUSE_SECONDS = 1.6  # before the next start of a program: reached after the fifth end in a row
-CALM_SECONDS = 30.0  # after which its ends are forgotten
+CALM_SECONDS = 30.0  # until ends are forgotten
 NEAR = 0.9  # of a limit
 LEFT_DESCRIPTORS = 2  # with no more, no client is accepted, or not for long: logging has freed these
 FAILED_SHARE = 0.05  # of the responses of a minute
@@ -37,15 +37,15 @@ class Advice(NamedTuple):
 
     text: str
     do: str
-    is_failure: bool = False  # while it lasts, requests are not served
+    is_failure: bool = False  # requests are not served meanwhile
 
 
 def advise(status: Mapping[str, Any], spool_files: Mapping[int, int], config: EngineSettings) -> list[Advice]:
     """
     Return the warnings, the worst first: failures, then other present states, then past ones.
 
-    `status`: the event of features/metrics/picture.py without its warnings, or that of `aserve status`, without counts;
-    `spool_files`: temporary files by slot.
+    `status`: the event of features/metrics/picture.py without warnings, or the event of `aserve status`, without counts; `spool_files`: temporary
+    files by slot.
     """
     workers = status["workers"]
     found = [
@@ -107,7 +107,7 @@ def _of_starts(texts: Iterable[str]) -> Iterator[Advice]:
 
 
 def _of_reload(half_done: str) -> Iterator[Advice]:
-    """Warn of a reload that does not end."""
+    """Warn of a reload without an end."""
     if half_done:
         yield Advice(
             f"A reload is half done: {half_done}.",
@@ -159,7 +159,7 @@ def _of_connections(workers: Sequence[Mapping[str, Any]], listening: Sequence[Ma
 
 
 def _of_accepting(workers: Sequence[Mapping[str, Any]], listening: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:
-    """Warn of clients that no worker accepts for lack of descriptors: no request shows this error."""
+    """Warn of clients not accepted for lack of descriptors: no request shows this error."""
     serving = [worker for worker in workers if worker["state"] == "ready"]
     queued = sum(each["queued"] for each in listening)
     if queued and serving and not any(_has_descriptors(worker) for worker in serving):
@@ -178,7 +178,7 @@ def _has_descriptors(worker: Mapping[str, Any]) -> bool:
 
 
 def _of_attached(program: Mapping[str, Any]) -> Iterator[Advice]:
-    """Warn of a program that keeps ending, and of a command whose last run has failed."""
+    """Warn of a program with many ends, and of a command after a failed last run."""
     last_end = program["last_end"]
     if program["when"]:
         if last_end and last_end != DONE:
@@ -191,7 +191,7 @@ def _of_attached(program: Mapping[str, Any]) -> Iterator[Advice]:
 
 
 def _of_certificate(one: Mapping[str, Any]) -> Iterator[Advice]:
-    """Warn of one that could not be had or renewed."""
+    """Warn of a certificate that could not be had or renewed."""
     if one["fault"]:
         until = f"the present one is valid until {one['until']}" if one["until"] else "browsers warn of a placeholder"
         yield Advice(
@@ -229,7 +229,7 @@ def _longest_wait(workers: Sequence[Mapping[str, Any]]) -> float:
 
 def _of_threads(status: Mapping[str, Any]) -> Iterator[Advice]:
     recent = status["recent"]
-    # The mean covers requests that a thread has begun: if none begins, it does not change.
+    # The mean covers requests begun by a thread: while none begins, the mean does not change.
     waits = max(recent["queue_seconds"], _longest_wait(status["workers"]))
     waiting = f"; requests wait {_seconds(waits)}" if waits >= 0.001 else ""
     do = (
@@ -242,7 +242,7 @@ def _of_threads(status: Mapping[str, Any]) -> Iterator[Advice]:
         yield Advice(
             f"The threads were {recent['busy_share']:.0%} busy in the last 10 s{waiting}.".replace("%", " %"), do
         )
-    gil = status["minute"]["gil"]["p50"] or 0.0  # not the mean, which one call of seconds would raise
+    gil = status["minute"]["gil"]["p50"] or 0.0  # not the mean: one call of seconds would raise the mean
     if gil >= LONG_GIL_SECONDS:
         yield Advice(
             f"A thread that has waited for others mostly waits up to {_seconds(gil)} more for the interpreter (GIL) or a CPU.",
@@ -260,7 +260,7 @@ def _of_stuck(worker: Mapping[str, Any]) -> Iterator[Advice]:
 
 
 def _of_room(worker: Mapping[str, Any], spool_files: int, config: EngineSettings) -> Iterator[Advice]:
-    """Warn of resources that may run out."""
+    """Warn of resources near their end."""
     used, limit = worker["descriptors"], worker["descriptor_limit"]
     if used and limit and used >= NEAR * limit:
         ours = min(worker["connections"] + spool_files, used)

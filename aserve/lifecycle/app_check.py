@@ -1,8 +1,8 @@
 """Tells why an object is no WSGI app.
 
-Owns:     why_no_app; describe, which names the kind of an object.
+Owns:     why_no_app; describe, the kind of an object in words.
 Thread:   any; pure.
-Not here: finding the object (loading.py); the exception, which the caller raises.
+Not here: finding the object (loading.py); the exception, raised by the caller.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from types import ModuleType
 
 
 def why_no_app(found: object, name: str) -> str:
-    """Return why an object cannot be called as a WSGI app, and what to do; "": it seems that it can. `name`: what the user calls it."""
+    """Return why an object cannot be called as a WSGI app, and the remedy; "": no fault seen. `name`: the user's word for the object."""
     if not callable(found):
         return (
             f"{name} is {describe(found)}, which cannot be called; a WSGI app is called with (environ, start_response)"
@@ -29,7 +29,7 @@ def why_no_app(found: object, name: str) -> str:
 
 
 def describe(value: object) -> str:
-    """Return what an object is, such as `a dict`."""
+    """Return the kind of an object, such as `a dict`."""
     if isinstance(value, ModuleType):
         return f"the module {value.__name__}"
     kind = type(value).__name__
@@ -38,11 +38,11 @@ def describe(value: object) -> str:
 
 def _accepts(found: object, count: int) -> bool:
     try:
-        # A wrapped function may take other arguments than its wrapper, as in Werkzeug's Request.application.
+        # A wrapped function may take other arguments than the wrapper, as in Werkzeug's Request.application.
         inspect.signature(found, follow_wrapped=False).bind(*range(count))  # type: ignore[arg-type]
     except TypeError:
         return False
-    except ValueError:  # written in C, without a signature: the first request shows it
+    except ValueError:  # written in C, without a signature: the first request will tell
         return True
     return True
 

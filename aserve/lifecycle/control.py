@@ -1,13 +1,13 @@
 """The control socket: permission to ask a server, and the exchange of question and answer.
 
-Owns:     Control, a unix socket beside the listeners; Caller, one connection to it.
+Owns:     Control, a unix socket beside the listeners; Caller, one connection to the socket.
 Thread:   the supervisor's only one; without workers, the event loop's.
 Spec:     unix(7), SO_PEERCRED.
-Not here: the answers (processes/monitoring/questions.py), the commands that ask (features/control/ask.py).
+Not here: the answers (processes/monitoring/questions.py), the commands with questions (features/control/ask.py).
 
-A question is an object in JSON, on one line: {"ask": "status"}. Each line of the answer is another; then the server closes.
-The server never waits for a caller: unread octets are kept, and the connection is closed if they become too many.
-Only root and the user that the server runs as may ask. The mode of the file enforces it, and the kernel names the caller's user.
+A question is an object in JSON, on one line: {"ask": "status"}. Each line of the answer is an object, too; then the server closes.
+The server never waits for a caller: unread octets are kept, up to a limit; then the connection is closed. Only root and the user of the server may
+ask. The mode of the file enforces the rule, and the kernel names the caller's user.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from ..settings import parse_bind
 
 logger = logging.getLogger("aserve")
 
-MAX_CALLERS = 16  # beyond it, the oldest is closed. Guess: operators and their scripts ask, not clients.
+MAX_CALLERS = 16  # then the oldest is closed. Guess: operators and scripts ask, not clients.
 MAX_QUESTION_BYTES = 4096
-MAX_UNSENT_BYTES = 16 << 20  # of answers that a caller does not read. Guess: the stacks of 128 workers are a tenth.
+MAX_UNSENT_BYTES = 16 << 20  # of unread answers. Guess: the stacks of 128 workers are a tenth.
 MODE = 0o600
 NO_ROOM_SECONDS = 1.0  # until the next caller is accepted
 
 Message = dict[str, Any]
-# Calls a function whenever one of these events (of selectors) occurs for the descriptor; events 0: stop.
+# Calls a function at each of these events (of selectors) of the descriptor; events 0: stop.
 Watch = Callable[[int, "Callable[[], None]", int], None]
 Later = Callable[[float, "Callable[[], None]"], object]  # call a function after this many seconds
 Answer = Callable[["Caller", Message], None]
@@ -71,16 +71,15 @@ class Caller:
         who = credentials_of(sock)
         self.uid = who.uid if who is not None else None  # None: not known here, so the file's mode decides
         self._watch = watch
-        self._answer: Answer | None = answer  # until it has asked
+        self._answer: Answer | None = answer  # until the question
         self._question = bytearray()
         self._unsent = bytearray()
         self._is_ended = False  # the answer is whole
-        self._may_speak = True  # it has not closed its side
+        self._may_speak = True  # the other side is open
         self.is_open = True
         self._watch_for_room(False)
 
     def say(self, message: Message) -> None:
-        """Answer with an object, the first or a further one."""
         self._unsent += json.dumps(message).encode() + b"\n"
         if len(self._unsent) > MAX_UNSENT_BYTES:
             logger.warning("the control socket: a caller does not read its answer, and was closed")
@@ -123,7 +122,7 @@ class Caller:
         except BlockingIOError:
             return
         except OSError:
-            self.close()  # it has gone
+            self.close()  # the caller has gone
             return
         if octets and self._answer is not None:
             self._question += octets
@@ -133,9 +132,8 @@ class Caller:
 
     def _on_silence(self) -> None:
         """
-        Handle the end of the caller's octets; a caller that has asked (`echo ... | socat`) may still read.
-
-        It is not watched any more then: if it leaves before its answer, sending fails, or later callers displace it.
+        A caller after the question (`echo ... | socat`) may still read. The caller is not watched any more: after a departure before the answer,
+        sending fails, or later callers take the place.
         """
         if self._answer is not None or _has_gone(self._socket):
             self.close()
@@ -164,7 +162,7 @@ class Caller:
             self._watch_for_room(True)
             return
         except OSError:
-            self.close()  # it has gone
+            self.close()  # the caller has gone
             return
         if self._is_ended:
             self.close()
@@ -173,7 +171,7 @@ class Caller:
 
 
 def _read_question(line: bytes | bytearray) -> Message | None:
-    """Parse a question; None: not valid. Its values are numbers, texts or null, so that answers may show any of them."""
+    """Parse a question; None: not valid. The values are numbers, texts or null, so that answers may show any value."""
     if len(line) > MAX_QUESTION_BYTES:
         return None
     try:
@@ -196,7 +194,7 @@ class Control:
 
     def __init__(self, path: str, watch: Watch, answers: Mapping[str, Answer], later: Later) -> None:
         """
-        Listen at this path, and answer each question by the name that it asks for.
+        Listen at this path, and answer each question by name.
 
         Raises:
             BindError: no socket can be made, or another server uses the path.
@@ -226,7 +224,7 @@ class Control:
             caller.close()
 
     def let_go(self) -> None:
-        """Close the copies of a process that was just forked. (It shares the selector with its parent, which goes on.)"""
+        """Close the copies of a process just forked. (The selector is shared with the parent, which goes on.)"""
         self._listener.socket.close()
         for caller in self._callers:
             caller.let_go()
@@ -238,7 +236,7 @@ class Control:
     def _on_call(self) -> None:
         try:
             sock, _ = accept(self._listener.socket)
-        except OSError as exc:  # the caller has left; or there is no room, and it is accepted later
+        except OSError as exc:  # the caller has left; or there is no room, and the accept comes later
             if exc.errno in SHORTAGES:
                 self._watch(self._listener.socket.fileno(), self._on_call, 0)  # the socket would be ready all the time
                 self._later(NO_ROOM_SECONDS, self._listen)

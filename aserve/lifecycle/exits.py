@@ -1,14 +1,14 @@
-"""The exit of this process, which threads and processes of the app may delay, up to a limit.
+"""The exit of this process, delayed by threads and processes of the app up to a limit.
 
-Owns:     begin_ending, which sets the time limit; hold_signals, after the server's handlers are gone; bound_exit, which is called last;
-          end_in_time; the log lines about threads and processes of the app that keep a stopped process, and its end at the time limit.
-Thread:   the main thread calls; a thread of its own waits and writes.
-Not here: signals while it serves (lifecycle/signals.py), the drain of requests (server/server.py), the supervisor's limit for a worker that
-          does not end (processes/children/children.py).
+Owns:     begin_ending, the time limit; hold_signals, after the server's handlers are gone; bound_exit, the last call; end_in_time; the log lines
+          about threads and processes of the app behind a late end, and the end at the time limit.
+Thread:   the main thread calls; a second thread waits and writes.
+Not here: signals while serving (lifecycle/signals.py), the drain of requests (server/server.py), the supervisor's limit for a hanging worker
+          (processes/children/children.py).
 
-Python waits at exit, without a limit: first for threads that are not daemons and for those of executors, then for `atexit` functions, and
-for processes of multiprocessing. Here all of it may take until the end of --drain-timeout, which requests use up, too, or a second
-if nothing is left of that; in a process that has not served, EXIT_SECONDS. `atexit` functions have EXIT_SECONDS more.
+Python waits at exit, without a limit: first for threads that are not daemons and for threads of executors, then for `atexit` functions, and for
+processes of multiprocessing. Here the wait may take until the end of --drain-timeout, shared with requests, or a second if nothing is left; in a
+process that has not served, EXIT_SECONDS. `atexit` functions have EXIT_SECONDS more.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from .signals import end_at_once
 
 logger = logging.getLogger("aserve")
 
-# Threads of pools end with the interpreter: report those that still run after this. Guess.
+# Threads of pools end with the interpreter: report threads still running after this. Guess.
 REPORT_SECONDS = 1.0
-# A second less than the supervisor's limit (ENDING_SECONDS in processes/children/children.py), so that the process itself can log its stacks.
+# A second less than the supervisor's limit (ENDING_SECONDS in processes/children/children.py), for the stacks in the log.
 EXIT_SECONDS = 4.0
 
-# Signals to an ending process: two that end it, and two that are handled only while it serves, and would kill it by default.
+# Signals to an ending process: two for the end, and two handled only while serving, and deadly by default.
 LATE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 _began_at: list[float] = []  # when the process has begun to end, by time.monotonic()
@@ -46,7 +46,7 @@ _ends_at: list[float] = []
 
 
 class Remaining(NamedTuple):
-    """The threads and processes that the interpreter will wait for."""
+    """The threads and processes that hold up the interpreter's end."""
 
     threads: list[str]
     processes: list[Any]  # of multiprocessing
@@ -65,10 +65,10 @@ def begin_ending(seconds: float) -> None:
 
 def hold_signals() -> None:
     """
-    Handle signals of the command while it ends, so that none ends the process by default.
+    Handle signals of the command during the end, so that none ends the process by default.
 
-    `timeout`, and Ctrl-C under `make`, signal the process and its group: the second signal may come after the last response, and
-    would cut off the app's exit functions. A signal that comes later ends the process at once.
+    `timeout`, and Ctrl-C under `make`, signal the process and the group: the second signal may come after the last response, and would cut off the
+    app's exit functions. A still later signal ends the process at once.
     """
     free = [number for number in LATE if signal.getsignal(number) is not _on_late_signal]
     forks.own_handlers({number: signal.signal(number, _on_late_signal) for number in free})
@@ -80,13 +80,14 @@ def _on_late_signal(number: int, frame: Any) -> None:
 
 
 def _is_same() -> bool:
-    """Whether a signal that comes now belongs to the one that has begun the end."""
+    """Whether a signal of now belongs to the signal at the begin of the end."""
     return bool(_began_at) and time.monotonic() - _began_at[0] <= signals.SAME_SIGNAL_SECONDS
 
 
-@atexit.register  # before the app is imported, so that it runs after the app's functions
+@atexit.register  # before the import of the app, so that the app's functions run first
 def _ignore_late_signals() -> None:
-    """Ignore late signals, and those that the app handles, as of its timer: the interpreter's shutdown resets handlers to the default, but leaves ignored signals."""
+    """Ignore late signals, and signals with a handler of the app's, as of a timer: the interpreter's shutdown resets handlers to the default, but
+    leaves ignored signals."""
     for number in signal.valid_signals() if _ends_at else ():
         if callable(signal.getsignal(number)) and (number not in (signal.SIGTERM, signal.SIGINT) or _is_same()):
             signal.signal(number, signal.SIG_IGN)
@@ -94,14 +95,14 @@ def _ignore_late_signals() -> None:
 
 @atexit.register  # as above
 def _skip_what_is_no_file() -> None:
-    """Spare what the app has put in the place of a standard stream, and has no `flush`, the interpreter's last call of it, which would make the status 120."""
+    """Spare an object of the app in the place of a standard stream, if without `flush`: the interpreter's last call would make the status 120."""
     for name in ("stdout", "stderr"):
         if not hasattr(getattr(sys, name, None), "flush"):
             setattr(sys, name, None)
 
 
 def end_in_time(seconds: float) -> None:
-    """End this process after `seconds` even if a thread of the app keeps it: without a supervisor nothing else would."""
+    """End this process after `seconds` even if a thread of the app runs on: without a supervisor nothing else would."""
     timer = threading.Timer(seconds, os._exit, [FAILED])
     timer.daemon = True
     timer.start()
@@ -109,9 +110,9 @@ def end_in_time(seconds: float) -> None:
 
 def bound_exit(status: int) -> None:
     """
-    End this process in time even if the app keeps it, log what keeps it, and let a signal end it; called last.
+    Bound the end of this process against the app, log the reason of a late end, and let a signal end the process; called last.
 
-    Its exit status is then `status`, or 1 if that is 0. What `atexit` functions do is not known before: also an import that failed may have left some.
+    The exit status is then `status`, or 1 in place of 0. The work of `atexit` functions is unknown before: also a failed import may have left some.
     """
     if threading.current_thread() is not threading.main_thread():
         return
@@ -122,7 +123,7 @@ def bound_exit(status: int) -> None:
 
 
 def _watch(ends_at: float, status: int) -> None:
-    """Log after REPORT_SECONDS what keeps the process; end it at the time limit."""
+    """Log after REPORT_SECONDS the reason of the late end; end the process at the time limit."""
     time.sleep(REPORT_SECONDS)
     remaining = find_remaining()
     if any(remaining):
@@ -143,7 +144,7 @@ def _sleep_until(moment: float) -> None:
 
 
 def _end(remaining: Remaining, status: int) -> NoReturn:
-    """End this process at the time limit; log its stacks, and end processes of multiprocessing, too."""
+    """End this process at the time limit; log the stacks, and end processes of multiprocessing, too."""
 
     def say() -> None:
         what = f"the app's {remaining}" if any(remaining) else "what the app does at exit"
@@ -158,8 +159,7 @@ def _end(remaining: Remaining, status: int) -> NoReturn:
 
 
 def find_remaining() -> Remaining:
-    """Return the threads and processes that the interpreter will wait for."""
-    # The interpreter joins the threads of executors, also if they are daemons, as those started from a daemon thread are.
+    # The interpreter joins the threads of executors, also daemons, as threads started from a daemon thread are.
     executors = sys.modules.get("concurrent.futures.thread")
     pooled, main = getattr(executors, "_threads_queues", ()), threading.main_thread()
     waited = [

@@ -28,6 +28,6 @@ class Failing:
             self._has_begun.set()
 
     async def wait(self) -> str:
-        """Wait until there is a reason, and return it."""
+        """Wait for a reason."""
         await self._has_begun.wait()
         return self.why

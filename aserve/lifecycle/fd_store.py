@@ -1,13 +1,12 @@
-"""Listeners that systemd keeps in its descriptor store from one process of a service to the next.
+"""Listeners kept by systemd in the descriptor store from one process of a service to the next.
 
-Owns:     their names there; storing bound listeners, taking them back at the next start, and closing those that no setting
-          names any more.
-Thread:   any, before it serves.
-Not here: binding (connections/listeners.py), systemd's protocol (core/systemd.py), the sockets of a socket unit, which a bind names (both).
+Owns:     names in the store; storing bound listeners, taking them back at the next start, and closing listeners without a setting.
+Thread:   any, before serving.
+Not here: binding (connections/listeners.py), systemd's protocol (core/systemd.py), the sockets of a socket unit, named by a bind (both).
 
-A unit enables it by FileDescriptorStoreMax=, and systemd announces it by FDSTORE, from version 254 on. Clients that connect
-while the service restarts, or after it was killed, then wait for the next process. So a stored listener is treated as inherited:
-this process neither shuts it down nor removes its file.
+A unit enables the store by FileDescriptorStoreMax=, and systemd announces the store by FDSTORE, from version 254 on. Clients during a restart of
+the service, or after a kill, then wait for the next process. So a stored listener is treated as inherited: this process neither shuts the listener
+down nor removes the file.
 """
 
 from __future__ import annotations
@@ -29,33 +28,33 @@ MAX_NAME_LENGTH = 255  # sd_notify(3), FDNAME=
 
 
 class FdStore:
-    """The store of the service manager that has started this process."""
+    """The store of this process's service manager."""
 
     def __init__(self, size: int, kept: Mapping[str, list[int]], notifier: Notifier) -> None:
-        """`size`: the store's capacity; `kept`: the descriptors that it has passed to this process, by name."""
+        """`size`: the store's capacity; `kept`: the descriptors passed to this process, by name."""
         self._size = size
         self._kept = kept
         self._notifier = notifier
 
     @classmethod
     def of_this_process(cls) -> FdStore:
-        """Return the store that systemd has announced to this process."""
+        """Return the store announced by systemd to this process."""
         return cls(store_size(), stored_sockets(), Notifier.from_environ())
 
     def __bool__(self) -> bool:
-        """Whether there is a store, or it has passed descriptors."""
+        """Whether there is a store, or passed descriptors."""
         return bool(self._size or self._kept)
 
     def open(self, config: EngineSettings) -> list[Listener]:
         """
-        Return the listeners of the settings: the kept ones, and new ones, which are stored.
+        Return the listeners of the settings: the kept ones, and new ones, now stored.
 
         Raises:
             BindError: see bind_listeners.
         """
         names = {_name_of(parse_bind(bind)) for bind in config.bind}
         taken = {name: fds for name, fds in self._kept.items() if name in names}
-        for name in self._kept.keys() - names:  # first: one may have an address that is bound next
+        for name in self._kept.keys() - names:  # first: one may hold an address of the next bind
             self._forget(name, self._kept[name])
         taken_count = sum(map(len, taken.values()))
         listeners = bind_listeners(
@@ -89,13 +88,13 @@ class FdStore:
         return [each._replace(is_given=True, inode=None) if each in stored else each for each in listeners]
 
     def _forget(self, name: str, fds: Iterable[int]) -> None:
-        """Shut down sockets that no bind names any more, and remove their files."""
+        """Shut down sockets without a bind, and remove their files."""
         for fd in fds:
             os.set_inheritable(fd, False)
             with socket.socket(fileno=os.dup(fd)) as sock, contextlib.suppress(OSError):  # another user's file
                 place = sock.getsockname()
                 logger.info("closing a socket that systemd has kept, as no bind names it any more: %s", place)
-                sock.shutdown(socket.SHUT_RDWR)  # for all copies at once: systemd may close its own much later
+                sock.shutdown(socket.SHUT_RDWR)  # for all copies at once: systemd may close the store's copy much later
                 if isinstance(place, str) and _name_of(Bind("unix", path=place)) == name:
                     os.unlink(place)
         self._notifier.forget(name)
@@ -103,10 +102,10 @@ class FdStore:
 
 def _name_of(bind: Bind) -> str:
     """
-    Return the name of a bind's listeners in the store; "": they cannot be stored.
+    Return the name of a bind's listeners in the store; "": not to be stored.
 
-    The name has the address, but not the protocol, which may change. For a unix socket it has the file, too, since a socket
-    whose file was removed cannot be reached any more.
+    The name has the address, but not the protocol, as a protocol may change. For a unix socket the name has the file, too: a socket with a removed
+    file is out of reach.
     """
     if bind.is_given:
         return ""
@@ -119,5 +118,5 @@ def _name_of(bind: Bind) -> str:
             except OSError:
                 return ""
             place += f":{status.st_dev}.{status.st_ino}"
-    name = STORED + quote(place, safe="/@[]")  # it must be ASCII, without colons
+    name = STORED + quote(place, safe="/@[]")  # the name must be ASCII, without colons
     return name if len(name) <= MAX_NAME_LENGTH else ""

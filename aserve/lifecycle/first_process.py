@@ -1,11 +1,11 @@
-"""Process 1 of a container, where no supervisor is to be: the server is its child.
+"""Process 1 of a container without a supervisor: the server is a child.
 
 Owns:     leave_first_process: forking the server; handing signals on to it; reaping.
-Thread:   the main thread, before there is another.
-Not here: a supervisor, which reaps by itself (processes/children/children.py).
+Thread:   the main thread, before further threads.
+Not here: a supervisor, which reaps without help (processes/children/children.py).
 
-The kernel makes process 1 the parent of each process whose own parent has ended. A server that reaped them would also take the statuses of the app's
-subprocesses from the app: no process can tell which of its children it has started.
+The kernel makes process 1 the parent of each process without a parent. A server that reaped such processes would also take the statuses of the
+app's subprocesses from the app: no process can tell its own children from adopted ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NoReturn
 from ..core import forks
 from ..core.descriptors import for_each_above_standard
 
-# They name the process that has the sockets, and the watchdog, of a service manager (systemd.py).
+# Names of the process with the sockets, and the watchdog, of a service manager (systemd.py).
 PIDS = ("LISTEN_PID", "WATCHDOG_PID")
 
 
@@ -39,15 +39,15 @@ def leave_first_process(environ: MutableMapping[str, str]) -> None:
 
 
 def _stand_by(server: int) -> NoReturn:
-    """Hand all signals on, and reap; end with the server, by its status, or as shells say it for a signal."""
+    """Hand all signals on, and reap; end with the server, by the same status, or for a signal by the status of shells."""
     # Not os.closerange(): a container may allow 2^30 numbers, and before Python 3.10 each number is a system call.
-    for_each_above_standard(os.close)  # what was passed is the server's to close
+    for_each_above_standard(os.close)  # passed descriptors are the server's to close
     while True:
         number = signal.sigwait(signal.valid_signals())
         if number != signal.SIGCHLD:
             os.kill(server, number)
             continue
-        with contextlib.suppress(ChildProcessError):  # there is no other
+        with contextlib.suppress(ChildProcessError):  # no child is left
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] == server:
                     code = os.waitstatus_to_exitcode(ended[1])

@@ -1,12 +1,12 @@
-"""Files that root makes for the user whom the process becomes: logs.
+"""Files made by root for the user of the process: logs.
 
-Owns:     give_files; giving_log_files, for handlers of `logging`; can_give, whether a start by root would do so.
+Owns:     give_files; giving_log_files, for handlers of `logging`; can_give, whether a start by root would give files.
 Thread:   the main thread, before the process gives up root.
-Not here: giving up root (privileges.py), which files they are (features/access_log, compat/moving/gunicorn_logs.py).
+Not here: giving up root (privileges.py), the names of the files (features/access_log, compat/moving/gunicorn_logs.py).
 
-nginx opens its logs as root, and gunicorn gives its log files to `user`. Here the processes that write open them as that user, and open them
-again after a rotation. A file is given only where no other user could put a file of root's, or a link to one, in its place: where all folders
-above it are root's, and none but root may write to them. In other folders it is made with the rights of that user alone.
+nginx opens logs as root, and gunicorn gives log files to `user`. Here the writing processes open logs as that user, and open them again after a
+rotation. A file is given only where no other user could put a file of root's, or a link to one, in the place: where all folders above are root's,
+and none but root may write to them. In other folders the file is made with the rights of that user alone.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK |
 
 def give_files(paths: Iterable[str], user: str | None, group: str | None, umask: int | None = None) -> None:
     """
-    Make these files, where they are not there, and give them to the account that root becomes; do nothing if this is not root.
+    Make these files, where missing, and give them to the account after root; do nothing if this is not root.
 
-    `umask`: that of --umask, beside the process's. What cannot be done is an error when the file is opened for writing.
+    `umask`: the umask of --umask, beside the process's. A failure is an error when the file is opened for writing.
 
     Raises:
         ConfigError: there is no such user or group.
     """
     account = find_account(user, group) if os.geteuid() == 0 else None
     if account is not None:
-        mode = 0o644 & FileModes.made & ~(umask or 0)  # less what the umask takes
+        mode = 0o644 & FileModes.made & ~(umask or 0)  # less the bits of the umask
         for path in paths:
             if can_give(path):
                 _give(path, mode, account)
@@ -46,7 +46,7 @@ def give_files(paths: Iterable[str], user: str | None, group: str | None, umask:
 
 @contextlib.contextmanager
 def giving_log_files(config: EngineSettings, *, is_check: bool = False) -> Iterator[None]:
-    """Give each file that a handler of `logging` opens meanwhile; with `is_check` open none that the user would have to write."""
+    """Give each file opened by a handler of `logging` meanwhile; with `is_check` open none of the user's files."""
     opening = logging.FileHandler._open
 
     def give_and_open(handler: logging.FileHandler) -> TextIOWrapper:
@@ -96,8 +96,8 @@ def can_give(path: str) -> bool:
 
 
 def _are_roots(folder: str) -> bool:
-    """Whether no user but root may put a file into this folder, or another folder in its place."""
-    safe = 0  # of /tmp and its like the sticky bit keeps what is root's, but not what is to be made there
+    """Whether no user but root may put a file into this folder, or another folder in the folder's place."""
+    safe = 0  # of /tmp and the like: the sticky bit keeps files of root, but not a new name
     while True:
         try:
             status = os.lstat(folder)

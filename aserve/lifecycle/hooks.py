@@ -1,8 +1,8 @@
-"""Calls an app's functions in each process that serves it.
+"""Calls an app's functions in each serving process.
 
 Owns:     the app's functions for `post_fork`, and whether this process has called them; aserve's own functions for the end.
-Thread:   the main thread, which imports the app; later any of the app's.
-Not here: the callers (server/running.py, processes/worker/worker.py); uWSGI's names for it (compat/uwsgi_api/module.py).
+Thread:   the main thread at the import of the app; later any of the app's.
+Not here: the callers (server/running.py, processes/worker/worker.py); uWSGI's names of these (compat/uwsgi_api/module.py).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _has_begun = False
 
 def post_fork(function: Function) -> Function:
     """
-    Call this function, without arguments, once in each process that serves, before it serves; usable as a decorator.
+    Call this function, without arguments, once in each serving process, before the first request; usable as a decorator.
 
-    Make there what processes must not share, such as connections and threads: with --preload the app is imported before the
-    fork. In a process that already serves, the function is called at once.
+    The place for objects not to be shared by processes, such as connections and threads: with --preload the app is imported before the fork. In a
+    process that already serves, the function is called at once.
     """
     _functions.append(function)
     if _has_begun:
@@ -49,7 +49,7 @@ def call_post_fork() -> None:
 
 
 def at_end(function: Callable[[], object]) -> None:
-    """Register a function of aserve's for the end of serving: the app's threads may still run. It must not raise."""
+    """Register a function of aserve's for the end of serving, free of exceptions: the app's threads may still run."""
     _at_end.append(function)
 
 

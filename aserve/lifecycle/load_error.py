@@ -1,4 +1,4 @@
-"""The error of an app that cannot be served, with the traceback of its own code.
+"""The error of an unusable app, with the traceback of the app's own code.
 
 Owns:     LoadError; app_raised.
 Thread:   any.
@@ -18,7 +18,7 @@ from ..core.errors import FAILED, USAGE_ERROR, AserveError
 
 class LoadError(AserveError):
     """
-    There is no app to serve: the user's or the app's fault. `str()` is one line: the name, where it was looked for, and what to do.
+    There is no app to serve: the user's or the app's fault. `str()` is one line: the name, the places searched, and the remedy.
 
     `app_traceback` is the traceback of the app's own code, or empty.
     """
@@ -30,7 +30,7 @@ class LoadError(AserveError):
 
 
 def app_raised(what: str, doing: str, fault: BaseException) -> LoadError:
-    """Return the error for an exception of the app's code: `what` has raised while `doing`; call it in the except clause."""
+    """Return the error for an exception of the app's code: `what` has raised while `doing`; call in the except clause."""
     trace = traceback.TracebackException.from_exception(fault)
     # sys.exit() gives (None,) on PyPy. The text of `trace` is there, too, where the app's __str__ raises.
     detail = "" if fault.args in ((), (None,)) else str(trace)
@@ -55,13 +55,13 @@ def _way_to_module() -> str:
 
 
 def _cut_to_app(trace: traceback.TracebackException) -> None:
-    """Remove the frames of the import system, and those of aserve before the app's first, here and in the causes."""
+    """Remove the frames of the import system, and aserve's before the app's first, here and in the causes."""
     ours = os.path.dirname(os.path.dirname(__file__)) + os.sep
     frames = [
         one for one in trace.stack if one.filename != importlib.__file__ and "frozen importlib" not in one.filename
     ]
     of_app = itertools.dropwhile(lambda one: one.filename.startswith(ours), frames)
-    # With none of the app's it is our own fault; but a SyntaxError itself names the app's file and line.
+    # Without a frame of the app's the fault is our own; but a SyntaxError names the app's file and line.
     is_named = hasattr(trace, "filename")
     trace.stack = traceback.StackSummary.from_list(list(of_app) or ([] if is_named else frames))
     for cause in (trace.__cause__, trace.__context__):

@@ -1,11 +1,10 @@
-"""Finds and imports the WSGI app that the user has named.
+"""Finds and imports the user's WSGI app.
 
-Owns:     the app spec ("module:attr", "module:factory('arg')", "path/to/file.py:app", "config:site.ini#name"),
-          its folder on sys.path, one clear line for each failure, and the
-          check that the app has not patched the process.
+Owns:     the app spec ("module:attr", "module:factory('arg')", "path/to/file.py:app", "config:site.ini#name"), the app's folder on sys.path, one
+          clear line for each failure, and the check for a patched process.
 Thread:   any; before the server starts.
-Spec:     PEP 3333 (what a WSGI app is).
-Not here: calling the app (wsgi/gateway.py), what is no app (app_check.py), the errors (load_error.py), printing them (command/cli.py).
+Spec:     PEP 3333 (the definition of a WSGI app).
+Not here: calling the app (wsgi/gateway.py), objects other than apps (app_check.py), the errors (load_error.py), printing errors (command/cli.py).
 """
 
 from __future__ import annotations
@@ -30,27 +29,27 @@ from .misnamed import hint_for_module, why_hidden
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
-# From when on an import is logged. Guess: those of a large app take some seconds.
+# A longer import is logged. Guess: imports of a large app take some seconds.
 SLOW_START_SECONDS = 10.0
 
 PASTE = "config:"  # PasteDeploy's own prefix for a file
 DEFAULT_NAMES = ("app", "application")  # the names in frameworks' tutorials; tried in this order
 FACTORY_NAMES = ("create_app", "make_app", "get_app", "get_wsgi_application")
 
-# Modules that gevent and eventlet replace, and that a server with real threads and an event loop needs unpatched.
+# Modules replaced by gevent and eventlet, and needed unpatched by a server with real threads and an event loop.
 NEEDED_MODULES = ("thread", "threading", "_thread", "socket", "select")
 
 
 class PatchedError(AserveError):
-    """The app has replaced threads and sockets in the whole process: aserve cannot serve it."""
+    """The app has replaced threads and sockets in the whole process: aserve cannot serve the app."""
 
 
 def check_unpatched() -> None:
     """
-    Check that neither gevent nor eventlet has patched modules that the server needs.
+    Check that gevent and eventlet have left the server's modules unpatched.
 
     Raises:
-        PatchedError: one of them has.
+        PatchedError: a module is patched.
     """
     for module, test, call in (
         ("gevent.monkey", "is_module_patched", "gevent.monkey.patch_all()"),
@@ -66,17 +65,16 @@ def check_unpatched() -> None:
 
 
 def not_loaded(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-    """Stand for an app that cannot be imported; never called: with --reload, a page says why."""
+    """Stand for an app that cannot be imported; never called: with --reload, a page gives the reason."""
     raise AssertionError("the app could not be imported")
 
 
 def load_app(spec: str) -> WSGIApplication:
     """
-    Import and return the app that `spec` names; for a module form the current
-    folder, for a file form the file's, comes first on sys.path.
+    Import and return the app of `spec`; for a module form the current folder, for a file form the file's, comes first on sys.path.
 
     Raises:
-        LoadError: there is no such app, or its code raised.
+        LoadError: there is no such app, or the app's code raised.
     """
     if spec.startswith(PASTE) and (os.sep in spec or ".ini" in spec):  # config:app names a module `config`
         return _checked(_load_paste(spec[len(PASTE) :]), spec)
@@ -96,10 +94,10 @@ def load_app(spec: str) -> WSGIApplication:
 
 def load_module(where: str) -> ModuleType:
     """
-    Import a module by its name, or by the path of its file.
+    Import a module by name, or by the path of the file.
 
     Raises:
-        LoadError: there is no such module, or it has raised.
+        LoadError: there is no such module, or the module has raised.
     """
     return _load_file(where) if _is_file(where) else _load_module(where)
 
@@ -111,13 +109,13 @@ def whole_spec(spec: str, folder: str = "") -> str:
 
 
 def folder_of(spec: str) -> str:
-    """Return the folder that comes first on sys.path for this app, whether or not it exists."""
+    """Return this app's folder for the first place of sys.path, whether or not the folder exists."""
     where = spec.partition(":")[0]
     return _split(_absolute(where))[0] if _is_file(where) else working_folder()
 
 
 def working_folder() -> str:
-    """Return the working directory; raise LoadError if it was removed, since sys.path may have another app of that name."""
+    """Return the working directory; raise LoadError after a removal, since sys.path may have another app of the same name."""
     try:
         return os.getcwd()
     except OSError:
@@ -134,10 +132,10 @@ def _is_file(where: str) -> bool:
 
 def _find_file(path: str) -> None:
     """
-    Find a file that the APP names.
+    Find a file of the APP setting.
 
     Raises:
-        LoadError: there is none, or this user may not look for it.
+        LoadError: no such file, or this user may not look.
     """
     if os.path.isfile(path):
         return
@@ -154,7 +152,7 @@ def _find_file(path: str) -> None:
 
 
 def _load_paste(place: str) -> object:
-    """Set up the logging of FILE[#NAME]; return the app that PasteDeploy makes from it."""
+    """Set up the logging of FILE[#NAME]; return PasteDeploy's app of FILE."""
     relative, _, name = place.partition("#")
     path = _absolute(relative)
     _find_file(path)
@@ -186,7 +184,7 @@ def _load_module(name: str) -> ModuleType:
     folder = working_folder()
     _put_first_on_path(folder)
     parts = name.split(".")
-    # importlib finds `my-app` in my-app.py, too, as gunicorn and uWSGI do by it.
+    # importlib finds `my-app` in my-app.py, as do gunicorn and uWSGI by importlib.
     if not (all(map(str.isidentifier, parts)) or (all(parts) and importlib.machinery.PathFinder.find_spec(parts[0]))):
         hint = f"write ./{name} for the file" if os.path.isfile(name) else "a file's path ends in .py, or has a slash"
         raise LoadError(f"{name!r} is not a module name; {hint}")
@@ -194,7 +192,7 @@ def _load_module(name: str) -> ModuleType:
 
 
 def _load_file(path: str) -> ModuleType:
-    """Import a file, by the dotted name if it is in a package."""
+    """Import a file, in a package by the dotted name."""
     path = _absolute(path)
     _find_file(path)
     folder, name = _split(path)
@@ -205,7 +203,7 @@ def _load_file(path: str) -> ModuleType:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """Return the folder from which to import a file, which is above its package; and its dotted name."""
+    """Return the folder to import a file from, above the file's package; and the dotted name."""
     folder, name = os.path.split(path)
     if not name.endswith(".py"):
         return folder, name
@@ -225,7 +223,7 @@ def _import(name: str, looked_for: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as fault:
-        # Only for the name itself or a package above it; any other is an import in the app.
+        # Only for the name itself or a package above; any other name is an import in the app.
         if fault.name is None or not f"{name}.".startswith(f"{fault.name}."):
             raise app_raised(name, "importing", fault) from None
         missing = "" if fault.name == name else f" (there is no {fault.name!r})"
@@ -241,7 +239,7 @@ def _import_path(path: str, name: str) -> ModuleType:
     spec = spec_of(name, path) or spec_of(name, path, loader=_Script(name, path))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # before it runs: frameworks look modules up by __name__
+    sys.modules[name] = module  # before the run: frameworks look modules up by __name__
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as fault:
@@ -251,7 +249,7 @@ def _import_path(path: str, name: str) -> ModuleType:
 
 
 class _Script(importlib.machinery.SourceFileLoader):
-    """Loads a file with any name, such as app.wsgi or bin/nova-api-wsgi; leaves no compiled file in its folder, where names could clash."""
+    """Loads a file with any name, such as app.wsgi or bin/nova-api-wsgi, without a compiled file in the folder, where names could clash."""
 
     def get_code(self, fullname: str) -> CodeType:
         """Compile the source."""
@@ -286,7 +284,7 @@ def _find(module: ModuleType, where: str, attribute: str) -> object:
 
 
 def _read_arguments(where: str, path: str, attribute: str) -> tuple[list[object], dict[str, object]]:
-    """Return the arguments of a call: literals, by ast.literal_eval, so that no code is run."""
+    """Return the arguments of a call: literals, by ast.literal_eval, so no code is run."""
     call: ast.expr | None
     shown = show_app(attribute)
     try:
@@ -294,7 +292,7 @@ def _read_arguments(where: str, path: str, attribute: str) -> tuple[list[object]
         if isinstance(call, ast.Call) and ast.unparse(call.func) != path:
             call = None  # `path` itself has a call, as in make('prod').wrap('b')
     except (SyntaxError, ValueError, RecursionError, MemoryError, TypeError):
-        # The last three: too deep nesting; PyPy may raise a TypeError about its own RecursionError.
+        # The last three: too deep nesting; PyPy may raise a TypeError about a RecursionError of ast's.
         call = None
     if not isinstance(call, ast.Call):
         raise LoadError(

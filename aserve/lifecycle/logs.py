@@ -1,12 +1,12 @@
-"""Sets up the server's own log: its target, and its form.
+"""Sets up the server's own log: target, and form.
 
 Owns:     set_up_logging: the "aserve" loggers of a command; LineFormatter.
-Thread:   the main thread, before it serves.
-Not here: the messages; writing them (core/error_log.py); the access log (features/access_log/log.py); the app's loggers, which nothing here touches.
+Thread:   the main thread, before serving.
+Not here: the messages; writing messages (core/error_log.py); the access log (features/access_log/log.py); the app's loggers, untouched here.
 
-The command owns the log of its process, so a configuration by the app never takes a logger away from it as a side effect. Configuration
-that names aserve's loggers is obeyed: a level, a handler, `logging.disable`; but a 500 leaves a line (`log_failure`). A program that embeds a Server owns its logging: there
-the loggers are ordinary ones, since it calls nothing here.
+The command owns the log of the process, so a configuration by the app never takes a logger away as a side effect. Configuration that names aserve's
+loggers is obeyed: a level, a handler, `logging.disable`; but a 500 leaves a line (`log_failure`). A program with an embedded Server owns the
+logging: there the loggers are ordinary ones, since nothing here is called.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from ..settings import ConfigError, EngineSettings, read_toml
 from .given_files import giving_log_files
 
 logger = logging.getLogger("aserve")
-# All loggers of aserve: some modules that have one are imported late.
+# All loggers of aserve: some modules with a logger are imported late.
 NAMES = ("aserve", "aserve.app", "aserve.rpc", "aserve.slow", "aserve.wire")
 
-# Characters that could forge a line, or control a terminal: C0 but HTAB and LF, DEL, C1, and two that some programs take for a new line.
+# Characters able to forge a line, or control a terminal: C0 but HTAB and LF, DEL, C1, and two taken for a new line by some programs.
 _CONTROLS = {n: f"\\x{n:02x}" for n in (*range(9), *range(11, 32), *range(127, 160))}
 _CONTROLS.update({n: f"\\u{n:04x}" for n in (0x2028, 0x2029)})
 
 
 class LineFormatter(logging.Formatter):
     """
-    Formats an event as one line that begins with its time; further lines, as of a traceback, are indented below.
+    Formats an event as one line with the time at the start; further lines, as of a traceback, are indented below.
 
     So text from a client or an app in a message cannot pass for a line of the log.
     """
@@ -47,8 +47,8 @@ class OwnLogger(logging.Logger):
     """
     A logger that is never disabled, and never without a handler.
 
-    `logging.config.dictConfig` and `fileConfig` disable each logger that they find and that their configuration does not name, unless
-    they have disable_existing_loggers=False. If they name it without a handler, they remove the handler.
+    `logging.config.dictConfig` and `fileConfig` disable each existing logger without a name in the configuration, unless
+    disable_existing_loggers=False. From a logger named without a handler, they remove the handler.
     """
 
     fallback: logging.Handler
@@ -63,14 +63,14 @@ class OwnLogger(logging.Logger):
         """Ignore the assignment."""
 
     def makeRecord(self, *args: Any, **named: Any) -> logging.LogRecord:
-        """Make a record as the app's factory does; an own one if the factory raises, as a framework's may outside of a request."""
+        """Make a record by the app's factory, or a plain one if the factory raises, as a framework's may outside of a request."""
         try:
             return super().makeRecord(*args, **named)
         except Exception:
             return logging.LogRecord(*args[:7])
 
     def callHandlers(self, record: logging.LogRecord) -> None:
-        """Pass the record to the handlers; if there are none, or one raises, to standard error."""
+        """Pass the record to the handlers; without handlers, or after an exception of one, to standard error."""
         if self.hasHandlers():
             try:
                 super().callHandlers(record)
@@ -113,7 +113,7 @@ def _configure(path: str) -> None:
     import logging.config  # 0.8 MB in each process, with its imports
 
     content = _read(path)
-    # The form of logging.config; existing loggers are the server's, and those of imported libraries.
+    # The form of logging.config; existing loggers are the server's, or an imported library's.
     content.setdefault("version", 1)
     content.setdefault("disable_existing_loggers", False)
     try:

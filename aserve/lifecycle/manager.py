@@ -4,9 +4,9 @@ Owns:     Manager: the last reported state.
 Thread:   the supervisor's only one; without --workers, the event loop's.
 Not here: systemd's protocol (core/systemd.py); the events (server/running.py, processes/events.py), the meaning of progress (processes/monitoring/watch.py).
 
-The owner reports the state after each event, and only changes are sent; a message that systemd could not take is sent again with the
-next event, at most a second later. The end is reported once. Reloads and upgrades are exceptions: they are answered even if they
-fail at once, or `systemctl reload` would wait in vain (Type=notify-reload).
+The owner reports the state after each event, and only changes are sent; a message not taken by systemd is sent again with the next event, at most a
+second later. The end is reported once. Reloads and upgrades are exceptions: the answer comes even after a failure at once, or `systemctl reload`
+would wait in vain (Type=notify-reload).
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ logger = logging.getLogger("aserve")
 
 
 class Manager:
-    """The service manager that has started this process, if there is one."""
+    """The service manager of this process, if there is one."""
 
     def __init__(self, notifier: Notifier | None = None, main_pid: int | None = None) -> None:
-        """`main_pid`: the main process of the service; None: do not report it."""
+        """`main_pid`: the main process of the service; None: do not report a main process."""
         self._main_pid = main_pid
         self._notifier = notifier or Notifier.from_environ()
         self.is_heard = self._notifier.is_heard  # whether there is a service manager
         self._is_ready = False  # the last message was READY
-        self._unsaid = ""  # a reload's message that could not be sent
+        self._unsaid = ""  # an unsent message of a reload
         self._is_stopping = False
         self._status = ""
-        self._unchanged = ""  # the last reload or upgrade, if it has failed
+        self._unchanged = ""  # the last reload or upgrade, if failed
         self._still_seconds = 0  # seconds without progress
 
     def tell_ready(self, status: str) -> None:
-        """Report READY, unless that was the last state; and one line of status, with a failed reload."""
+        """Report READY after another state; and one line of status, with a failed reload."""
         if self._is_stopping:
             return
         if self._unchanged:
@@ -49,7 +49,7 @@ class Manager:
             self._is_ready, self._status = True, status
 
     def tell_reloading(self, why: str) -> None:
-        """Report that a reload or an upgrade has begun; call `tell_ready` at its end."""
+        """Report the begin of a reload or an upgrade; call `tell_ready` at the end."""
         if self._is_stopping:
             return
         self._is_ready, self._unchanged = False, ""
@@ -61,11 +61,11 @@ class Manager:
         return is_said
 
     def note_unchanged(self, why: str) -> None:
-        """Note a failed reload, which `tell_ready` reports until the next one."""
+        """Note a failed reload, for `tell_ready` until the next one."""
         self._unchanged = why
 
     def tell_stopping(self, why: str) -> None:
-        """Report, once, that the service ends."""
+        """Report, once, the end of the service."""
         if not self._is_stopping:
             self._is_stopping = True
             self._notifier.stopping(why)

@@ -1,6 +1,6 @@
-"""Hints for a name that leads to no module, or to the wrong one.
+"""Hints for a name without a module, or with the wrong one.
 
-Owns:     hint_for_module, for a missing module; why_hidden, for one hidden by another of its name.
+Owns:     hint_for_module, for a missing module; why_hidden, for a module hidden by a namesake.
 Thread:   any; before the server starts.
 Not here: importing (lifecycle/loading.py), looking for apps (command/finding.py).
 """
@@ -38,9 +38,9 @@ def hint_for_module(name: str) -> str:
 
 def why_hidden(name: str, folder: str) -> str:
     """
-    Return why the import of a name finds another module than the one in this folder, and what to do; "": it does not, or there is none.
+    Return why the import of a name finds another module than the one in this folder, and the cure; "": no such case.
 
-    Python imports a name once: modules that aserve or Python itself has imported stay.
+    Python imports a name once: modules imported before by aserve or Python stay.
     """
     top = name.partition(".")[0]
     own = [

@@ -1,11 +1,11 @@
-"""The file with the process's number, for scripts that send it signals.
+"""The file with the process's number, for scripts with signals.
 
-Owns:     writing and removing it, and the lock by which it is this process's; note_that_it_stays, for a user that may not remove it.
+Owns:     writing and removing the file, and the lock for the ownership; note_that_it_stays, for a user without the right of removal.
 Thread:   the main thread.
-Not here: the caller (server/running.py), which binds first, so that a second server on the same address does not write it.
+Not here: the caller (server/running.py), which binds first, so that a second server on the same address does not write the file.
 
-The lock is one of fcntl(2): it ends with the process, however that happens. So a number that another process has got since, or a file that has
-outlived its container, prevents no start. Forked children do not have it.
+The lock is one of fcntl(2), and ends with the process in any case. So a number now of another process, or a file left by an old container, prevents
+no start. Forked children do not have the lock.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ logger = logging.getLogger("aserve")
 @contextlib.contextmanager
 def pid_file(path: str | None) -> Iterator[None]:
     """
-    Write this process's number into the file, and remove it at the end, unless another process has replaced it.
+    Write this process's number into the file, and remove the file at the end, unless another process has replaced it.
 
     Replace the file of a process that has ended or was killed; None: write no file.
 
     Raises:
-        ConfigError: the file cannot be written, or is that of a server that runs.
+        ConfigError: the file cannot be written, or belongs to a running server.
     """
     if path is not None:
         _look_for_owner(os.path.abspath(path))
@@ -42,24 +42,24 @@ def pid_file(path: str | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def kept_pid_file(path: str | None) -> Iterator[None]:
-    """Remove the file at the end; this process has written it before its exec, by `pid_file`."""
+    """Remove the file at the end, written before the exec by `pid_file`."""
     if path is None:
         yield
         return
     path, line = os.path.abspath(path), _line()  # the app may change the folder
     with contextlib.ExitStack() as stack:
         stack.callback(_remove, path, line)
-        with contextlib.suppress(OSError):  # it is gone, or the file system has no locks
+        with contextlib.suppress(OSError):  # the file is gone, or the file system has no locks
             file = stack.enter_context(open(path))
             fcntl.lockf(file, fcntl.LOCK_SH)
         yield
 
 
 def note_that_it_stays(path: str | None, account: Account) -> None:
-    """Log at the start that this account, which the process has become, will not be able to remove the file that root has written."""
+    """Log at the start that this account of the process will not be able to remove root's file."""
     if path is None or _may_remove(os.path.abspath(path)):
         return
-    # The file is not given to the account: root's scripts send signals to the number in it.
+    # The file is not given to the account: root's scripts send signals to the number there.
     logger.info(
         "the pid file %s will stay at the end, as %s may not remove it, and the next start replaces it; put it into a folder of that user, "
         "such as RuntimeDirectory= of systemd makes, to have it removed",
@@ -74,7 +74,7 @@ def _may_remove(path: str) -> bool:
     try:
         owner, rights = os.lstat(path).st_uid, os.stat(folder)
     except FileNotFoundError:
-        return True  # it is gone already
+        return True  # gone already
     # In a sticky folder, such as /tmp, only the owner of the file or of the folder may do so.
     return not rights.st_mode & stat.S_ISVTX or os.geteuid() in (0, owner, rights.st_uid)
 
@@ -85,15 +85,15 @@ def _line() -> str:
 
 def _look_for_owner(path: str) -> None:
     """
-    Look whether a server that runs has written the file.
+    Look whether a running server has written the file.
 
     Raises:
-        ConfigError: so it is.
+        ConfigError: a running server has.
     """
     try:
         with open(path, "r+") as file:
             number = file.read().strip()
-            if number != str(os.getpid()):  # else a container has begun again, or there are two on one volume
+            if number != str(os.getpid()):  # else a container has begun again, or two share one volume
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise ConfigError(
@@ -106,7 +106,7 @@ def _look_for_owner(path: str) -> None:
 def _write(path: str, line: str) -> None:
     own = f"{path}.{os.getpid()}"
     try:
-        # Renamed into place, so that readers never see half of it, and a symbolic link there is replaced, not followed.
+        # Renamed into place: readers never see half of the file, and a symbolic link there is replaced, not followed.
         with open(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w") as file:
             os.fchmod(file.fileno(), 0o644)  # whatever --umask says
             file.write(line)
@@ -119,7 +119,7 @@ def _write(path: str, line: str) -> None:
 
 def _remove(path: str, line: str) -> None:
     if line != _line():
-        return  # a forked child of the app that has come this far
+        return  # a forked child of the app in this code
     try:
         with open(path) as file:
             if file.read() == line:

@@ -1,4 +1,4 @@
-"""Errors about missing descriptors, or a missing working directory, in one line that says what to do.
+"""Errors about missing descriptors, or a missing working directory, in one line with the remedy.
 
 Owns:     LackError; check_descriptors, before an event loop is made; the text for an OSError of this kind.
 Thread:   any.
@@ -28,10 +28,10 @@ class LackError(AserveError):
 
 def check_descriptors() -> None:
     """
-    Check that enough descriptors are left to start a server: libuv aborts the process if one is missing.
+    Check for enough descriptors to start a server: libuv aborts the process when one is missing.
 
     Raises:
-        LackError: there are not enough.
+        LackError: too few.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= ENOUGH_DESCRIPTORS:
@@ -42,7 +42,7 @@ def check_descriptors() -> None:
 
 
 def describe_lack(fault: OSError) -> str | None:
-    """Return which resource is missing, if that has caused the error; None: it has another cause."""
+    """Return the missing resource behind the error; None: another cause."""
     if fault.errno == errno.EMFILE:
         return f"too many open files: {_limit()}; {RAISE}"
     if fault.errno == errno.ENFILE:

@@ -1,7 +1,7 @@
 """The user and group of the process: giving up root for --user and --group, and whether it is root.
 
 Owns:     looking names up, the change, whether this is root.
-Thread:   the main thread, before there is another: on some systems other threads would keep their user.
+Thread:   the main thread, before further threads: on some systems other threads would keep their user.
 Not here: the order of things at the start (server/running.py), files of unix sockets (connections/listeners.py).
 """
 
@@ -28,7 +28,7 @@ class Account(NamedTuple):
 
     uid: int
     gid: int
-    name: str | None  # for the user's further groups; None: it has none
+    name: str | None  # for the user's further groups; None: a user without a name
     added: tuple[int, ...] = ()  # groups beside these
 
     def __str__(self) -> str:

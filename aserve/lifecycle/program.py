@@ -1,8 +1,8 @@
-"""A program that runs beside the workers, as an extension describes it.
+"""A program beside the workers, as described by an extension.
 
 Owns:     Program; Own, the interface of a program of aserve's own; unique names; the environment of a program; showing a command.
 Thread:   any; pure. The methods of an Own: the supervisor's only thread.
-Not here: starting and ending programs (processes/programs/attached.py), which there are (Supervision.programs).
+Not here: starting and ending programs (processes/programs/attached.py), the list (Supervision.programs).
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ NOT_INHERITED = (
 
 
 class Own(Protocol):
-    """One of aserve's own programs: it starts in the folder of the supervisor's start, and is more than a command."""
+    """One of aserve's own programs: started in the folder of the supervisor's start, and more than a command."""
 
-    fds: Sequence[int]  # descriptors that it inherits
-    may_end: bool  # an exit with status 0 is no fault: the next one is started without a pause
+    fds: Sequence[int]  # inherited descriptors
+    may_end: bool  # an exit with status 0 is no fault: the next start comes without a pause
 
     def variables(self) -> Mapping[str, str]:
-        """Return variables for a process that is about to start."""
+        """Return variables for a starting process."""
 
     def on_end(self) -> None:
-        """Note that its process has ended."""
+        """Note the end of the process."""
 
     def overdue(self) -> str:
-        """Return why it must be killed, for a log line after its name; "": it may go on."""
+        """Return why the process must be killed, for a log line after the name; "": no reason."""
 
 
 class Program(NamedTuple):
@@ -48,7 +48,7 @@ class Program(NamedTuple):
 
     name: str
     words: tuple[str, ...]
-    when: str = ""  # see parse_times; "": it always runs
+    when: str = ""  # see parse_times; "": always
     own: Own | None = None
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class Program(NamedTuple):
 
 
 def show_command(words: Sequence[str], when: str) -> str:
-    """Return a program's command without possible secrets: its first word; with times, the first word of the shell's command."""
+    """Return a program's command without possible secrets: the first word; with times, the first word of the shell's command."""
     return show_program(words[-1] if when else shlex.join(words))
 
 

@@ -1,10 +1,10 @@
-"""The signals of a process that serves, or is about to.
+"""The signals of a process that serves, or is about to serve.
 
 Owns:     Early: the handlers before those of an event loop; the handlers of run(), which call the app's own first; whether a signal is ignored or
-          blocked; the end at a second signal; kept_handlers, around code that must not change them.
+          blocked; the end at a second signal; kept_handlers, around code that might change handlers.
 Thread:   the main thread.
-Not here: the server's reaction to a signal (server/running.py), handlers in children (core/forks.py), a process that has stopped and
-          does not end (lifecycle/exits.py).
+Not here: the server's reaction to a signal (server/running.py), handlers in children (core/forks.py), a stopped process without an end
+          (lifecycle/exits.py).
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from ..core.error_log import end_logs
 
 logger = logging.getLogger("aserve")
 
-# A terminal, `make` and `timeout` send one Ctrl-C or SIGTERM to the process and to its group:
-# two signals this close together count as one, and do not end the process at once.
+# A terminal, `make` and `timeout` send one Ctrl-C or SIGTERM to the process and to the group: two signals this close together count as one, and do
+# not end the process at once.
 SAME_SIGNAL_SECONDS = 0.5
 STATUS = "/proc/self/status"
 TERMINAL = "/dev/tty"
-SIGNAL_STACK_BYTES = 1 << 20  # for each of 64 signals at once, and more; pages that are not used take no memory
-# All signals that the command handles in any of its processes.
+SIGNAL_STACK_BYTES = 1 << 20  # for each of 64 signals at once, and more; unused pages take no memory
+# All signals handled by any process of the command.
 HANDLED = (
     signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGUSR1, signal.SIGUSR2,
     signal.SIGCHLD,
 )  # fmt: skip
 
-# What `early` handles: these where they have their default, by which they end or stop the process, and the others always.
+# Signals of `early`: these with their default, an end or a stop of the process, and the rest always.
 FREE_BY_DEFAULT = (signal.SIGQUIT, signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGUSR2)
 STARTING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, *FREE_BY_DEFAULT)
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 
 Earlier = dict[signal.Signals, Any]  # handlers
 
-_wakeup_fds: list[int] = []  # where this process reads its signals, if it is set
+_wakeup_fds: list[int] = []  # the descriptor for the signals of this process, if set
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal ends a process that starts; an app that is imported sees a Ctrl-C."""
+    """A signal ends a starting process; an app in the import sees a Ctrl-C."""
 
     def __init__(self, number: signal.Signals) -> None:
         super().__init__(f"{number.name}: ending before it has served")
@@ -58,14 +58,14 @@ class Interrupted(KeyboardInterrupt):
 
 class Early:
     """
-    The handler of signals from the start on: those that come wait for the handlers of an event loop, or for the supervisor's.
+    The handler of signals from the start on: signals wait for the handlers of an event loop, or for the supervisor's.
 
-    It stands before the app is imported: a handler of the app's that puts the one before back, and sends itself the signal, gets this one.
+    Installed before the import of the app: an app's handler that restores the earlier one, and sends the signal again, gets this one.
     """
 
     def __init__(self) -> None:
         self.came: dict[signal.Signals, None] = {}  # a set that keeps the order
-        # What a signal without another handler of ours does.
+        # The effect of a signal without another handler of ours.
         self.answer: Callable[[signal.Signals], object] | None = None
         self._interrupts = False
         self._earlier: dict[signal.Signals, Any] = {}
@@ -81,18 +81,19 @@ class Early:
             raise Interrupted(name)
 
     def begin(self, numbers: Iterable[signal.Signals] = STARTING, interrupts: bool = False) -> Earlier:
-        """Handle these signals, where nobody else does; `interrupts`: those of ENDING end the process until `wait`. Return the handlers before."""
+        """Handle these signals, where nobody else does; `interrupts`: signals of ENDING end the process until `wait`. Return the handlers
+        before."""
         self._interrupts = interrupts
         ignored, caught = _listed("SigIgn:"), _listed("SigCgt:")
         earlier = {number: signal.signal(number, self) for number in numbers if _is_free(number, ignored, caught)}
         self._earlier.update(earlier)
-        # Also those that stand already: a fork of ours has given them back.
+        # Also signals handled already: a fork of ours has given them back.
         own = {number: handler for number, handler in self._earlier.items() if signal.getsignal(number) is self}
         forks.own_handlers(own, are_first=True)
         return earlier
 
     def wait(self) -> None:
-        """Let all signals that come from now on wait."""
+        """Let all signals from now on wait."""
         self._interrupts, self.answer = False, None
 
     def take(self, number: signal.Signals) -> bool:
@@ -101,7 +102,7 @@ class Early:
 
     @contextlib.contextmanager
     def beside_program(self) -> Iterator[None]:
-        """Let signals that would end a program wait in this context; Ctrl-C raises what it did."""
+        """Let signals deadly for a program wait in this context; Ctrl-C raises as before."""
         earlier = self.begin([number for number in STARTING if number != signal.SIGINT])
         try:
             yield
@@ -127,10 +128,10 @@ class Signals:
 
     def handle(self, number: signal.Signals, callback: Callable[[], object], is_once: bool = False) -> None:
         """
-        Call `callback` on the loop when the signal comes; call the app's handler before it, with `is_once` only the first time.
+        Call `callback` on the loop at the signal; call the app's handler before it, with `is_once` only the first time.
 
-        Python's own handler, which raises KeyboardInterrupt, is not the app's. An ignored signal is handled,
-        too: a server that a shell has started in the background must end as well.
+        Python's own handler, with KeyboardInterrupt, is not the app's. An ignored signal is handled, too: a server started by a shell in the
+        background must end as well.
         """
         earlier, call = signal.getsignal(number), callback
         self._earlier[number] = earlier
@@ -145,7 +146,7 @@ class Signals:
             self._loop.call_soon(callback)
 
     def answer_others(self, callback: Callable[[signal.Signals], object]) -> None:
-        """Call `callback` on the loop for each signal that only `early` handles, which may have come already."""
+        """Call `callback` on the loop for each signal handled only by `early`, maybe one in the past."""
 
         def answer(number: signal.Signals) -> None:
             if number not in self._earlier:
@@ -164,8 +165,8 @@ class Signals:
         """Put the earlier handlers back."""
         early.wait()
         for number, handler in self._earlier.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: it was not set by Python
-        forks.disown_handlers()  # last: a child that is forked just now must not keep these handlers
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not set by Python
+        forks.disown_handlers()  # last: a child forked just now must not keep these handlers
         self._earlier.clear()
         signal.pthread_sigmask(signal.SIG_BLOCK, self._blocked)
 
@@ -173,7 +174,7 @@ class Signals:
         if not is_once or number not in self._have_run:
             self._have_run.append(number)
             try:
-                self._earlier[number](int(number), sys._getframe())  # as Python calls it
+                self._earlier[number](int(number), sys._getframe())  # as Python calls handlers
             except (SystemExit, KeyboardInterrupt):
                 pass  # the handler wants the process to end, as the server does
             except BaseException:
@@ -188,7 +189,8 @@ def _name_of(handler: Any) -> str:
 def write_stacks_at_crash() -> None:
     """Let a deadly signal write the stacks; the main thread calls."""
     faulthandler.enable()
-    # Python's handlers run on the stack that faulthandler has made for one of them. Two signals that come together end a process by SIGSEGV where the
+    # Python's handlers run on faulthandler's stack for one handler. Two signals together end a process by SIGSEGV where the registers of a CPU take
+    # more than half of the stack (Intel's AMX: 11 kB of 19 kB).
     # registers of a CPU take more than half of that (Intel's AMX: 11 kB of 19 kB).
     lib.signal_stack(SIGNAL_STACK_BYTES)
 
@@ -210,7 +212,7 @@ def _listed(field: str) -> int:
 def _is_free(number: signal.Signals, ignored: int, caught: int) -> bool:
     """Whether the program has no handler for this signal, in Python or in C (faulthandler); `ignored`, `caught`: by the system, a bit each."""
     handler, bit = signal.getsignal(number), 1 << number - 1
-    if number == signal.SIGQUIT:  # a shell's `&` has it ignored, as SIGINT
+    if number == signal.SIGQUIT:  # ignored by a shell's `&`, as SIGINT
         return handler in (signal.SIG_DFL, signal.SIG_IGN) and not caught & bit
     if number in FREE_BY_DEFAULT:
         return handler is signal.SIG_DFL and not (ignored | caught) & bit
@@ -225,18 +227,17 @@ def own_wakeup_fd(fd: int) -> None:
 
 @contextlib.contextmanager
 def kept_handlers(what: str) -> Iterator[None]:
-    """
-    Run code of the user that may set handlers for the server's signals; restore the server's, and log that.
+    """Run code of the user with possible handlers for the server's signals; restore the server's, and log the fact.
 
-    An event loop of such code (loop.add_signal_handler) also replaces the wake-up descriptor, which is restored, too. The default, by which a signal
-    would end the process before that, is not set at all. (Blocked signals would be blocked in programs that the code starts, too.)
+    An event loop of such code (loop.add_signal_handler) also replaces the wake-up descriptor, restored here, too. The default is not set at all: a
+    signal would end the process before the restoring. (Blocked signals would be blocked in programs of the code, too.)
     """
     before = {number: signal.getsignal(number) for number in HANDLED}
     declined: set[signal.Signals] = set()
     set_handler = signal.signal
 
     def set_unless_default(number: signal.Signals, handler: Any) -> Any:
-        if signal.signal is not set_unless_default:  # code that has imported this one by its name calls it later
+        if signal.signal is not set_unless_default:  # code that has imported this function by name calls it later
             return signal.signal(number, handler)
         if callable(handler) or not callable(before.get(number)):
             return set_handler(number, handler)
@@ -262,14 +263,14 @@ def kept_handlers(what: str) -> Iterator[None]:
 
 
 def is_in_background() -> bool:
-    """Whether this process has a terminal that it may not read from now: a shell has started it by `&`, or `bg` has continued it."""
+    """Whether this process may not read from its terminal now: a shell has started the process by `&`, or `bg` has continued it."""
     with contextlib.suppress(OSError), open(TERMINAL) as terminal:
         return os.tcgetpgrp(terminal.fileno()) != os.getpgrp()
     return False
 
 
 def end_at_once(number: signal.Signals) -> NoReturn:
-    """End the process at once: a second signal asks for it, or SIGQUIT."""
+    """End the process at once, after a second signal, or SIGQUIT."""
 
     def say() -> None:
         logger.warning("%s%s: leaving at once", number.name, "" if number == signal.SIGQUIT else " again")

@@ -1,12 +1,12 @@
-"""Fills standard input, output and error where the parent process has closed them.
+"""Fills standard input, output and error after a close by the parent process.
 
 Owns:     fill_standard_streams: /dev/null where one of them is closed; discard_output.
 Thread:   the main thread: before anything is opened, and once a second while the event loop runs.
-Not here: writing to them.
+Not here: writing to the streams.
 
-The next descriptor that is opened takes the lowest free number. So a socket or a log would be standard input or error to the app, to a C library
-that prints, and to child processes; and libuv aborts the process when it closes such a number.
-Only the command and `run` do this: a program that embeds a Server may use these numbers for other files.
+A new descriptor takes the lowest free number. So a socket or a log would be standard input or error to the app, to a printing C library, and to
+child processes; and libuv aborts the process at the close of such a number.
+Only the command and `run` fill streams: a program with an embedded Server may use these numbers for other files.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ..core.descriptors import is_open
 
 
 def fill_standard_streams() -> None:
-    """Open /dev/null for each closed standard descriptor, and a Python file for it; leave all others unchanged."""
+    """Open /dev/null for each closed standard descriptor, and a Python file; leave open descriptors unchanged."""
     for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if not is_open(fd) and not _fill(fd):
             continue
-        if getattr(sys, name, None) is None:  # Python sets None if the descriptor is closed at its start
+        if getattr(sys, name, None) is None:  # Python sets None if the descriptor is closed at the start
             setattr(sys, name, open(fd, mode, errors="backslashreplace", closefd=False))
 
 

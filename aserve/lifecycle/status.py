@@ -1,8 +1,9 @@
 """The content of a status, for the control socket and the status page.
 
-Owns:     Statuses: the objects of docs/control.md, from a list of processes, be it one without a supervisor or many with one; what processes
-          take, looked up every few seconds, and whether that grows; Observed, which knows the processes of a server; BesideWorkers, what only a supervisor knows.
-Thread:   that of its owner: a supervisor's, or an event loop's.
+Owns:     Statuses: the objects of docs/control.md, from a list of processes, be it one without a supervisor or many with one; the resources of
+          processes, looked up every few seconds, and their growth; Observed, the processes of a server; BesideWorkers, facts known only to a
+          supervisor.
+Thread:   the owner's: a supervisor's, or an event loop's.
 Not here: the list of processes (features/metrics/lone.py, processes/monitoring/status.py), counts (features/metrics/history.py), answering clients
           (control.py, features/metrics/scrapes.py).
 """
@@ -24,13 +25,13 @@ from ..core.page import Field, Process
 from ..settings import VERSION, EngineSettings
 from .advice import Counted, add_warnings
 
-MAX_REQUESTS = 10  # of a process, the oldest running ones
+MAX_REQUESTS = 10  # of a process, the oldest running requests
 
 
 class Whole(NamedTuple):
     """A server as a whole."""
 
-    text: str  # its state in one line
+    text: str  # the state in one line
     listening: Sequence[Mapping[str, Any]]  # see describe_listening
     facts: Mapping[str, Any]  # of extensions
     workers_wanted: int = 0
@@ -38,7 +39,7 @@ class Whole(NamedTuple):
     crashes: Sequence[Mapping[str, Any]] = ()
     # With a supervisor only.
     reload: Mapping[str, Any] = MappingProxyType({})
-    beside: Mapping[str, Any] = MappingProxyType({})  # about its workers
+    beside: Mapping[str, Any] = MappingProxyType({})  # about the workers
 
 
 class Statuses:
@@ -47,7 +48,7 @@ class Statuses:
     def __init__(
         self, config: Callable[[], EngineSettings], look: Callable[[], tuple[Whole, Sequence[Process]]]
     ) -> None:
-        """`look` returns the server's present state, and its processes in the order of a status."""
+        """`look` returns the server's present state, and the processes in the order of a status."""
         self._config = config
         self._look = look
         self.counted: Counted = lambda: ({}, {})
@@ -62,7 +63,7 @@ class Statuses:
             self.growths.look(serving())
 
     def footprint_of(self, pid: int) -> Footprint | None:
-        """Return the memory and descriptors of a process; None: it has no pid yet."""
+        """Return the memory and descriptors of a process; None: there is no pid yet."""
         return self._footprints.of(pid) if pid else None
 
     def describe(self) -> dict[str, Any]:
@@ -123,11 +124,11 @@ class Statuses:
 
 
 class BesideWorkers(NamedTuple):
-    """The facts of a supervisor, beyond its workers."""
+    """The facts of a supervisor, beyond the workers."""
 
     attached: Sequence[Mapping[str, Any]]  # see Attached.describe
     facts: Mapping[str, Any]  # of extensions; see Supervision.status
-    counted: Iterable[tuple[str, str, int]]  # by the supervisor itself: a metric, its cell, the number
+    counted: Iterable[tuple[str, str, int]]  # by the supervisor: a metric, the cell, the number
     lost_messages: int  # of the supervisor's own
 
 
@@ -150,7 +151,7 @@ class Observed(Protocol):
 
     @property
     def is_draining(self) -> bool:
-        """Whether all of it is about to end."""
+        """Whether the whole server is about to end."""
 
     @property
     def why_unready(self) -> str:
@@ -168,7 +169,7 @@ class Observed(Protocol):
         """Return the processes that serve, start, or drain."""
 
     def pages(self) -> list[tuple[int, Any]]:
-        """Return the slot and the page of each process; its counts follow the words of Field."""
+        """Return the slot and the page of each process; counts follow the words of Field."""
 
     def silent_seconds(self, process: Process) -> float:
         """Return for how many seconds the event loop of a process has not turned."""

@@ -1,8 +1,8 @@
 """An extension's part in a supervisor.
 
-Owns:     Supervision, whose every method is optional; SupervisorContext, its argument; HandedDown, its state for the next program.
+Owns:     Supervision, with optional methods; SupervisorContext, the argument; HandedDown, the state for the next program.
 Thread:   the supervisor's only one: nothing here may wait for long.
-Not here: making it (Extension.supervise), calling its methods (processes/monitoring/overview.py).
+Not here: making it (Extension.supervise), calling the methods (processes/monitoring/overview.py).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from ..core.named_tuple import NamedTuple
 
-if TYPE_CHECKING:  # a process that serves by itself does without a status until it is asked for one
+if TYPE_CHECKING:  # a process without a supervisor imports statuses at the first question
     from ..connections.listeners import Listener
     from .control import Answer, Later
     from .program import Program
     from .status import Observed
 
-# Takes the pid of the sending worker, the message, and its descriptors, which the handler must close.
+# Takes the pid of the sending worker, the message, and the message's descriptors, to be closed by the handler.
 Word = Callable[[int, Mapping[str, Any], "list[int]"], None]
 
 
@@ -41,13 +41,13 @@ class SupervisorContext(NamedTuple):
 class HandedDown(NamedTuple):
     """The state of an extension for the next program in this process, in an upgrade in place."""
 
-    state: Mapping[str, Any]  # JSON, with names that no other extension uses
+    state: Mapping[str, Any]  # JSON, with names unique among extensions
     bound: Sequence[Listener] = ()
-    fds: Sequence[int] = ()  # other descriptors that `state` names
+    fds: Sequence[int] = ()  # further descriptors named in `state`
 
 
 class Supervision:
-    """One extension's part in a supervisor, from start to end; override the methods that it needs."""
+    """One extension's part in a supervisor, from start to end; override the methods needed."""
 
     def words(self) -> Mapping[str, Word]:
         """Return the handlers of workers' messages, by the "say" of a message."""
@@ -58,28 +58,28 @@ class Supervision:
         return ()
 
     def share(self) -> Mapping[str, Any]:
-        """Return values for each child's Role.given, by names of its own; called before each fork."""
+        """Return values for each child's Role.given, by names of the extension; called before each fork."""
         return {}
 
     def on_second(self) -> None:
         """Do what is due once a second."""
 
     def choose_size(self, wanted: int) -> int:
-        """Return the number of workers after a reload has changed --workers, which says `wanted`; the settings are the new ones by now."""
+        """Return the number of workers after a reload with another --workers, given as `wanted`; the settings are the new ones by now."""
         return wanted
 
     def on_end(self, pid: int, page_number: int) -> None:
-        """Note that a child has ended; its page is read once more, in `on_page_end`, and then reused."""
+        """Note the end of a child; the page is read once more, in `on_page_end`, and then reused."""
 
     def on_page_end(self, slot: int, page: Sequence[int]) -> None:
         """Read the page of an ended worker for the last time."""
 
     def answer(self, answers: Mapping[str, Answer], later: Later, is_upgraded: bool) -> None:
         """
-        Answer questions, by name, from now on; called once, when the supervisor has its answers. `later`: call a function after seconds.
+        Answer questions, by name, from now on; called once, when the supervisor has answers. `later`: call a function after seconds.
 
         Raises:
-            BindError: its address could not be bound; not with `is_upgraded`, as workers of the previous supervisor serve.
+            BindError: an address could not be bound; not with `is_upgraded`, as workers of the previous supervisor serve.
         """
 
     def status(self) -> Mapping[str, Any]:
@@ -87,14 +87,15 @@ class Supervision:
         return {}
 
     def on_lost(self, slot: int, count: int) -> None:
-        """Note the number of requests that the worker of a slot was serving when it died."""
+        """Note the number of requests in a worker of a slot at the worker's death."""
 
     def hand_down(self) -> HandedDown:
-        """Return the state for the next program; the exec follows at once, or this process continues if it fails."""
+        """Return the state for the next program; the exec follows at once, or this process continues after a failure."""
         return HandedDown({})
 
     def take_over(self, state: Mapping[str, Any], has_children: bool) -> None:
-        """Take over the state of all extensions from the previous supervisor; `has_children`: its workers are still there."""
+        """Take over the state of all extensions from the previous supervisor; `has_children`: workers of the previous supervisor are still
+        there."""
 
     def close(self, is_end: bool) -> None:
         """Close everything; without `is_end` in a child only, while the supervisor continues. May be called again."""

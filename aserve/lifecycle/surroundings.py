@@ -1,7 +1,7 @@
-"""The surroundings of the app in its process: its folder, variables, and sys.path.
+"""The surroundings of the app: folder, variables, and sys.path.
 
 Owns:     the effect of --chdir, --env and --python-path; absolute paths in settings.
-Thread:   the main thread, before the app is imported, in each process that imports it.
+Thread:   the main thread, before the import of the app, in each process with an import.
 Not here: the folder of the app itself on sys.path (loading.py).
 """
 
@@ -20,7 +20,7 @@ from ..settings.paths import Base
 
 S = TypeVar("S", bound=EngineSettings)
 
-TEMPORARY_FOLDERS = {"TMPDIR", "TEMP", "TMP"}  # the variables that the module tempfile reads
+TEMPORARY_FOLDERS = {"TMPDIR", "TEMP", "TMP"}  # the variables of the module tempfile
 HERE = StartFolder(".", is_said=False)
 
 
@@ -30,10 +30,10 @@ class SurroundingsError(AserveError):
 
 def set_surroundings(config: EngineSettings, environ: MutableMapping[str, str]) -> None:
     """
-    Set the surroundings of this process; `environ`: its os.environ.
+    Set the surroundings of this process; `environ`: os.environ of the process.
 
     Raises:
-        SurroundingsError: --chdir names no folder that this process may enter.
+        SurroundingsError: --chdir names no folder open to this process.
     """
     for pair in config.env:
         name, _, value = pair.partition("=")
@@ -57,7 +57,7 @@ def with_whole_paths(config: S, folder: StartFolder = HERE) -> S:
 
 
 def _import_from(folder: str) -> None:
-    """Put a folder first on sys.path, followed by those of its .pth files, by which packages are installed in place."""
+    """Put a folder first on sys.path, and behind it the folders of its .pth files, by which packages are installed in place."""
     before = [path for path in sys.path if path != folder]
     sys.path[:] = before  # in place: other code refers to this list
     site.addsitedir(folder)

@@ -1,11 +1,11 @@
-"""SIGTERM in a process that waits in a poll, without an event loop: it is asked to end.
+"""SIGTERM in a process in a poll, without an event loop: the request to end.
 
 Owns:     Termination.
 Thread:   the main thread.
 Not here: a process with an event loop (signals.py), the supervisor's signals (processes/children/signal_pipe.py).
 
-Python's handler runs between two of its instructions. A signal that comes behind the last of them and before the poll finds the handler not run, and
-nothing would wake the poll. So the signal itself is written to a pipe (signal.set_wakeup_fd), which the process polls, too.
+Python's handler runs between two instructions of Python. A signal behind the last instruction and before the poll finds the handler not run, and
+nothing would wake the poll. So the signal itself is written to a pipe (signal.set_wakeup_fd), polled by the process, too.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ READ_BYTES = 4096
 
 
 class Termination:
-    """Whether this process has been asked to end, and a descriptor that is readable when a signal has come."""
+    """Whether this process has been asked to end, and a descriptor made readable by a signal."""
 
     def __init__(self) -> None:
         self.is_requested = False
         self._reading, self._writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def wake_by_signals(self) -> None:
-        """Make the descriptor readable by each signal that comes."""
         own_wakeup_fd(self._writing)
 
     def fileno(self) -> int:
@@ -34,14 +33,14 @@ class Termination:
         return self._reading
 
     def request(self) -> None:
-        """Ask for the end; called by a signal handler. It wakes a poll also where code of the app has taken the wake-up descriptor."""
+        """Ask for the end; called by a signal handler. The poll wakes also where code of the app has taken the wake-up descriptor."""
         self.is_requested = True
         if self._writing >= 0:
-            with contextlib.suppress(BlockingIOError):  # it is full: readable
+            with contextlib.suppress(BlockingIOError):  # full, so readable
                 os.write(self._writing, b"\0")
 
     def clear(self) -> None:
-        """Make the descriptor unreadable until the next signal: others than SIGTERM wake the poll, too."""
+        """Make the descriptor unreadable until the next signal: signals other than SIGTERM wake the poll, too."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._reading, READ_BYTES)
 
