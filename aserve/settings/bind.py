@@ -17,8 +17,6 @@ from ..core.patterns import lazy_pattern
 
 
 class TLSSettings(NamedTuple):
-    """The settings of the group TLS for one bind."""
-
     certificate: str
     key: str | None
     sni: tuple[str, ...]
@@ -28,25 +26,25 @@ class TLSSettings(NamedTuple):
     ciphers: str
 
 
-# Their names as options of a bind, which are those of the TOML file.
+# Option names of a bind, the same as in the TOML file.
 TLS_KEYS = tuple(name.replace("_", "-") for name in TLSSettings._fields)
 
 
 class Bind(NamedTuple):
-    """Where to listen, and for which protocol; `str()` is the spec without its options."""
+    """An address to listen at, and a protocol; `str()` is the spec without options."""
 
-    kind: str  # "tcp" or "unix"; "fd" or "systemd": an inherited socket, which other processes may have, too
+    kind: str  # "tcp" or "unix"; "fd" or "systemd": an inherited socket, maybe shared with other processes
     host: str = ""  # empty: all interfaces
     port: int = 0  # 0: the kernel picks one
     path: str = ""  # of a unix socket; "@name" is in Linux's abstract namespace
-    name: str = ""  # of an inherited socket: its descriptor's number, or systemd's name
+    name: str = ""  # of an inherited socket: the descriptor's number, or systemd's name
     protocol: str = "http"  # or "https", "uwsgi", "scgi"
     is_proxied: bool = False  # each connection begins with a header of the PROXY protocol
-    options: tuple[tuple[str, str], ...] = ()  # of "https": settings of the TLS group that this bind overrides
+    options: tuple[tuple[str, str], ...] = ()  # of "https": settings of the TLS group for this bind alone
 
     @property
     def spec(self) -> str:
-        """Return the whole spec, which `parse_bind` accepts."""
+        """Return the whole spec, valid for `parse_bind`."""
         options = "&".join(f"{key}={quote(value, OPTION_SAFE)}" for key, value in self.options)
         return f"{self}?{options}" if options else str(self)
 
@@ -79,8 +77,8 @@ class Bind(NamedTuple):
 
 GIVEN_KINDS = ("fd", "systemd")
 BIND_PROTOCOLS = ("http", "https", "uwsgi", "scgi")
-OPTION_SAFE = "/:=*@+;"  # beside letters and digits: the characters of an option's value that are not escaped
-PROXIED = "proxy+"  # before http: behind a balancer that speaks the PROXY protocol
+OPTION_SAFE = "/:=*@+;"  # beside letters and digits: the unescaped characters of an option's value
+PROXIED = "proxy+"  # before http: behind a balancer with the PROXY protocol
 # sockaddr_un.sun_path holds 108 octets on Linux and 104 on macOS, the final NUL counted.
 MAX_UNIX_PATH_BYTES = 107 if sys.platform == "linux" else 103
 HOST = lazy_pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}\Z")
@@ -94,9 +92,8 @@ def parse_bind(text: str) -> Bind:
     """
     Parse one bind spec: [PROTOCOL://] and host:port, [v6]:port, :port, unix:/path, unix:@name, fd:N or systemd:NAME.
 
-    fd://N and systemd://NAME are the last two with HTTP, as gunicorn writes the first. After https,
-    options may follow: ?certificate=/path&key=/path, the keys of the TLS group,
-    with %2C for a comma and the like.
+    fd://N and systemd://NAME are the last two with HTTP, as gunicorn writes the first. After https, options may follow:
+    ?certificate=/path&key=/path, the keys of the TLS group, with %2C for a comma and the like.
 
     Raises:
         ValueError: not a bind spec; the text says why.
@@ -188,5 +185,5 @@ def _checked_host(host: str, text: str) -> str:
 
 
 def with_reach(url: str, address: tuple[str, int] | str) -> str:
-    """Return the URL of a listening socket for the log: 127.0.0.1 must not hide that other machines reach it."""
+    """Return the URL of a listening socket for the log: 127.0.0.1 must not hide the reach of other machines."""
     return f"{url} (all interfaces)" if address[0] in ("0.0.0.0", "::") else url

@@ -1,6 +1,6 @@
 """When a command of --cron is due: the five fields of crontab(5).
 
-Owns:     Times, and their grammar; last_due, which checks the minutes since the last look.
+Owns:     Times, and their grammar; last_due, with a look at the minutes since the last call.
 Thread:   any; pure.
 Spec:     crontab(5): lists, ranges, steps; 0 and 7 are Sunday; of day of month and day of week either suffices, unless one begins with *.
           Stricter than: no names of days and months, no @daily, no %.
@@ -52,7 +52,7 @@ def parse_times(text: str) -> Times:
     Parse five fields.
 
     Raises:
-        ValueError: the text is not of that form.
+        ValueError: not five fields of this form.
     """
     fields = text.split()
     if len(fields) != len(_FIELDS):

@@ -1,9 +1,9 @@
-"""The kinds of value that settings have: parsing each, and showing it.
+"""The kinds of values in settings: parsing, and showing.
 
 Thread:   any; pure.
 Not here: the kind of each setting (table.py), the grammars of binds and peers (bind.py, peer.py).
 
-It is long because it is a list: each kind can be read alone.
+A long list: each kind can be read alone.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ class Kind(NamedTuple):
     """
     One kind of value: its accepted texts in words, its parser, its display.
 
-    `parse` takes text (a flag, a variable) or a native value (TOML, a keyword),
-    is idempotent, and raises ValueError saying what was wrong.
+    `parse` takes text (a flag, a variable) or a native value (TOML, a keyword), is idempotent, and raises ValueError with the fault.
     """
 
     metavar: str
@@ -37,7 +36,6 @@ class Kind(NamedTuple):
 
 
 def show_text(text: str | None) -> str:
-    """Show a text that may be missing."""
     return text or "none"
 
 
@@ -81,7 +79,7 @@ KIB, MIB, GIB, TIB = (1 << SHIFTS[unit] for unit in "KMGT")
 
 
 def show_bytes(count: int) -> str:
-    """Return a number of octets in the shortest exact form that `size` accepts."""
+    """Return a number of octets in the shortest exact form of the kind `size`."""
     for unit in "TGMK":
         if count and count % (1 << SHIFTS[unit]) == 0:
             return f"{count >> SHIFTS[unit]}{unit}iB"
@@ -106,8 +104,8 @@ def size(low: int, high: int) -> Kind:
 DURATION = lazy_pattern(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(ms|s|m|h|)\Z")
 UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 DAY_SECONDS = 86400.0
-MONTH_SECONDS = 30 * DAY_SECONDS  # for settings that may last many days
-YEAR_SECONDS = 365 * 86400.0  # RFC 9111 gives no limit; the RFC before it, 2616 14.21, said a year
+MONTH_SECONDS = 30 * DAY_SECONDS  # for settings of many days
+YEAR_SECONDS = 365 * 86400.0  # RFC 9111 gives no limit; the earlier RFC, 2616 14.21, said a year
 # Of the name of a field, as a regular expression: RFC 9110 sections 5.1 and 5.6.2.
 NAME_CHARACTER = "[!#$%&'*+.^_`|~0-9A-Za-z-]"
 
@@ -128,7 +126,6 @@ def duration(low: float, high: float = DAY_SECONDS) -> Kind:
 
 
 def choice(*names: str) -> Kind:
-    """Return the kind of one of these words."""
 
     def parse(value: object) -> str:
         if not isinstance(value, str) or value.lower() not in names:
@@ -157,7 +154,7 @@ def _parse_binds(value: object) -> tuple[str, ...]:
 
 
 def _bind_of_table(table: Mapping[str, object]) -> str:
-    """Return the bind spec of a table of a TOML file: its address, and options."""
+    """Return the bind spec of a table of a TOML file: the address, and options."""
     address, pairs = table.get("address"), []
     for key, value in table.items():
         for item in value if isinstance(value, (list, tuple)) else [value]:
@@ -188,7 +185,7 @@ def _parse_peers(value: object) -> tuple[str, ...]:
     return tuple(str(parse_peer(text)) for text in parse_list(value))
 
 
-# Fields in which proxies describe their client, and which aserve obeys; others are only passed on.
+# Fields of proxies about their client, obeyed by aserve; other fields are only passed on.
 CLIENT_FIELDS = (
     "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-forwarded-prefix", "forwarded",
     "x-real-ip",
@@ -277,10 +274,10 @@ def _parse_sni(value: object) -> tuple[str, ...]:
 
 def split_sni(text: str) -> tuple[str, str, str | None]:
     """
-    Return server name (as TLS has it), certificate and key (or None) of NAME=CERTIFICATE[:KEY].
+    Return server name (in TLS's form), certificate and key (or None) of NAME=CERTIFICATE[:KEY].
 
     Raises:
-        ValueError: the text is not of that form.
+        ValueError: the text has another form.
     """
     name, _, files = text.partition("=")
     certificate, colon, key = files.partition(":")
@@ -308,7 +305,7 @@ def _parse_paths(value: object) -> tuple[str, ...]:
     return paths
 
 
-# RFC 9112 3.2: the characters of a request's Host field and target, which are sent unchanged.
+# RFC 9112 3.2: the characters of a request's Host field and target, sent unchanged.
 PLACE = lazy_pattern(r"(([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:\d+)?)?/[!-~]*\Z")
 
 
@@ -393,12 +390,12 @@ FIELDS = Kind(
     _parse_client_fields,
     show_texts,
 )
-# Fields of one connection, which is aserve's: RFC 9110 section 7.6.1, PEP 3333 "Other HTTP Features".
+# Fields of one connection, aserve's own: RFC 9110 section 7.6.1, PEP 3333 "Other HTTP Features".
 HOP_BY_HOP_FIELDS = (
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding",
     "upgrade",
 )  # fmt: skip
-# With those that aserve puts into each head, or that frame a response: RFC 9110 and 9112.
+# With fields of aserve's in each head, and fields of framing: RFC 9110 and 9112.
 OWN_FIELDS = (*HOP_BY_HOP_FIELDS, "content-length", "date", "server")
 FIELD_NAME = Kind(
     "NAME", "the name of a field, such as X-Queue-Wait, that is none of HTTP's own", _parse_field_name, show_text
@@ -410,7 +407,7 @@ UMASK = Kind(
 )
 ACCOUNTS = Kind("NAME", "a name or a number", _parse_account, lambda name: name or "unchanged")
 GROUPS = Kind("NAME", "names or numbers of groups; in a variable one to a line", _parse_accounts, show_texts)
-# A flag of this kind has no value: it means on.
+# A flag of this kind has no value: the flag means on.
 SWITCH = Kind("", "on or off; in a TOML file, true or false", _parse_switch, lambda is_on: "on" if is_on else "off")
 PLACES = Kind(
     "PATH",
@@ -421,7 +418,7 @@ PLACES = Kind(
 ENV = Kind("NAME=VALUE", "names and values; in a variable one to a line", _parse_env, show_texts)
 PATHS = Kind("PATH", "paths", _parse_paths, show_texts)
 MODULES = Kind("MODULE", "names of modules, and paths of files; in a variable one to a line", _parse_paths, show_texts)
-# RFC 3986 2.3: unreserved characters, which need no escaping; and no segment of dots only, which clients resolve (6.2.2.3).
+# RFC 3986 2.3: unreserved characters, free of escaping; and no segment of dots only, as clients resolve such segments (6.2.2.3).
 HEALTH_PATH = lazy_pattern(r"(/(?!\.{1,2}(/|\Z))[A-Za-z0-9._~-]+)+\Z")
 URL_PATH = Kind(
     "PATH",

@@ -1,4 +1,4 @@
-"""Makes a path of a setting absolute, so that it names the same file from every folder.
+"""Makes a path of a setting absolute: the same file from every folder.
 
 Owns:     Base; the functions in the column `path` of the table of settings, one for each form of value.
 Thread:   the main thread, before --chdir has an effect.
@@ -14,7 +14,7 @@ from ..core.start_folder import StartFolder
 
 
 class Base(NamedTuple):
-    """The folder that relative paths refer to."""
+    """The folder for relative paths."""
 
     folder: StartFolder
     is_left: bool  # --chdir changes the folder before the paths are used
@@ -26,7 +26,7 @@ def whole(text: str, base: Base) -> str:
 
 
 def whole_by_name(text: str, base: Base) -> str:
-    """Return an absolute path by the folder's name, which may be a link: when the link changes, so does the file."""
+    """Return an absolute path by the folder's name, maybe a link: when the link changes, so does the file."""
     return base.folder.whole(text)
 
 

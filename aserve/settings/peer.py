@@ -3,7 +3,7 @@
 Owns:     Peer, and its parser.
 Thread:   any; a Peer never changes.
 Spec:     RFC 4632 (CIDR); unix(7), SO_PEERCRED.
-Not here: whether an address is among them (proxies/peers.py).
+Not here: the comparison with an address (proxies/peers.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from ..core.named_tuple import NamedTuple
 from ..core.patterns import lazy_pattern
 
-# PyPy's socket module lacks the name; the number is that of Linux's usual architectures.
+# PyPy's socket module lacks the name; this is the number on Linux's usual architectures.
 SO_PEERCRED: int | None = getattr(socket, "SO_PEERCRED", 17 if sys.platform == "linux" else None)
 
 ACCOUNT_NAME = r"[A-Za-z0-9_.][A-Za-z0-9_.@-]{0,255}\$?"  # or a number
@@ -24,7 +24,7 @@ _ALL_V4_IN_V6 = ipaddress.ip_network("::ffff:0:0/96")
 
 
 class Peer(NamedTuple):
-    """One item of --trusted-proxies; `str()` is its text."""
+    """One item of --trusted-proxies; `str()` is the text."""
 
     kind: str  # "any", "network", "unix", "uid" or "gid"
     value: str = ""  # the network, or the account

@@ -1,13 +1,13 @@
-"""The platform's own variables: systemd's sockets, PORT and WEB_CONCURRENCY of a PaaS are settings; those of Kubernetes are ignored.
+"""The platform's own variables: systemd's sockets, PORT and WEB_CONCURRENCY of a PaaS are settings; Kubernetes' variables are ignored.
 
-Owns:     these variables, and the settings that they set, which every other source overrides; which sockets are left out then.
+Owns:     these variables, and their settings, below every other source; sockets left out then.
 Thread:   any; pure, but systemd's variables are for one process.
 Not here: the order of sources (sources.py), the sockets themselves (core/systemd.py).
 
-Heroku and its like choose the port (https://12factor.net/port-binding), and set WEB_CONCURRENCY
-to the number of processes that fit into memory.
+Heroku and other platforms choose the port (https://12factor.net/port-binding), and set WEB_CONCURRENCY to the number of processes that fit into
+memory.
 
-Kubernetes describes each service of a namespace to its containers, as Docker's links did; of one named aserve by variables such as
+Kubernetes describes each service of a namespace to the containers, as Docker's links did; of a service named aserve by variables such as
 ASERVE_PORT=tcp://10.0.0.1:80 and ASERVE_SERVICE_HOST.
 """
 
@@ -51,7 +51,7 @@ def platform_settings(environ: Mapping[str, str]) -> dict[str, Said]:
 
 
 def unbound_sockets(environ: Mapping[str, str], binds: Sequence[str]) -> list[str]:
-    """Return the names of systemd's sockets that no bind takes: the kernel lets their clients connect, and none is answered."""
+    """Return the names of systemd's sockets without a bind: the kernel lets clients connect, and no client gets an answer."""
     taken = {(bind.kind, bind.name) for bind in map(parse_bind, binds)}
     return [
         name
@@ -61,7 +61,7 @@ def unbound_sockets(environ: Mapping[str, str], binds: Sequence[str]) -> list[st
 
 
 def service_variables(environ: Mapping[str, str]) -> list[str]:
-    """Return the names of variables by which Kubernetes describes services whose names begin with aserve."""
+    """Return the names of Kubernetes' variables for services with names beginning with aserve."""
     hosts = [name for name in environ if name.startswith("ASERVE") and name.endswith(_SERVICE_HOST)]
     services = [name[: -len(_SERVICE_HOST)] for name in hosts]
     return [
@@ -77,4 +77,4 @@ def _sockets(environ: Mapping[str, str]) -> dict[str, list[int]]:
     try:
         return passed_sockets(environ)
     except ValueError:
-        return {}  # the sockets are another process's; a bind that names one is an error later
+        return {}  # the sockets are another process's; a bind to one is an error later

@@ -15,15 +15,15 @@ from ..core.patterns import lazy_pattern
 from .kinds import texts_of
 from .secrecy import show_app
 
-# A decoded path, of segments that are neither empty nor only dots.
+# A decoded path, of segments neither empty nor only dots.
 _PREFIX = lazy_pattern(r"(/(?!\.{1,2}(?:/|\Z))[^/%?#\\]+)*\Z")
 
 
 class Below(NamedTuple):
-    """A prefix of paths, and what answers for them."""
+    """A prefix of paths, and the place of the answers."""
 
     prefix: (
-        str  # of the decoded path, in PEP 3333's form (octets as latin-1), without a slash at its end; "": every path
+        str  # of the decoded path, in PEP 3333's form (octets as latin-1), without a slash at the end; "": every path
     )
     what: str  # a folder's absolute path, or the spec of an app
 
@@ -40,7 +40,7 @@ def parse_below(text: str, example: str) -> Below:
 
 
 def parsed_texts(value: object, parse: Callable[[str], object]) -> tuple[str, ...]:
-    """Return the texts, each of which `parse` accepts; a table of a TOML file means PREFIX=WHAT."""
+    """Return the texts, each accepted by `parse`; a table of a TOML file means PREFIX=WHAT."""
     if isinstance(value, Mapping):
         value = [f"{key}={what}" for key, what in value.items()]
     texts = tuple(texts_of(value, str.splitlines))

@@ -1,11 +1,10 @@
-"""Shows values that may contain a secret, without the secret.
+"""Shows values without secrets.
 
 Owns:     the functions in the column `secret` of the table of settings, one for each form of value.
 Thread:   any; pure.
 Not here: the function of each setting (table.py), showing a request (core/exchange.py).
 
-Each takes one text as the user gave it, also a wrong one, since messages about wrong values show it. Text that a function does not
-recognize is hidden.
+Each function takes one text in the user's form, also a wrong one, since messages about wrong values show the text. Unrecognized text is hidden.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def show_variable(text: str) -> str:
 
 
 def show_word(text: str) -> str:
-    """Return a word of a command, if it looks like a file or a module."""
+    """Return a word of a command, if a file or a module by its look."""
     return text if not text or _WORD.match(text) else show_variable(text)
 
 
@@ -65,7 +64,7 @@ def _show_command(text: str) -> str:
 
 
 def show_url(text: str) -> str:
-    """Return a URL without its user and password, and of its options only the database; nothing else that may be a secret."""
+    """Return a URL without user and password, and of the options only the database; nothing that may be a secret."""
     scheme = match[0] if (match := _SCHEME.match(text)) else ""
     _, at, place = text[len(scheme) :].rpartition("@")
     place, question, query = place.partition("?")
@@ -77,13 +76,13 @@ def show_url(text: str) -> str:
 
 
 def show_argument(text: str) -> str:
-    """Return an argument that no flag has taken: of NAME=VALUE the name, of several words in quotes the first."""
+    """Return an argument left over by all flags: of NAME=VALUE the name, of several words in quotes the first."""
     match = re.search(r"[=\s]", text)
     return f"{text[: match.start()]}{match[0]}{HIDDEN}" if match else show_url(text) if "@" in text else text
 
 
 def show_route(text: str) -> str:
-    """Return a route without its function's arguments; of a text that is no route, the first word, which may be a pattern."""
+    """Return a route without the function's arguments; of a text in another form, the first word, maybe a pattern."""
     match = _CONDITION.match(text) or _ROUTE.match(text) or _GUARD.match(text) or re.match(r"[a-z-]+(?=:)|\S*", text)
     shown = match[0] if match else ""
     return f"{shown} {HIDDEN}" if text[len(shown) :].strip(": \n") else text
@@ -96,6 +95,6 @@ def show_place(text: str) -> str:
 
 
 def show_app(text: str) -> str:
-    """Return the name of an app, or of a factory without its arguments; text before it stays."""
+    """Return the name of an app, or of a factory without arguments; text before the name stays."""
     name, _, arguments = text.partition("(")
     return f"{name}({HIDDEN})" if arguments not in ("", ")") else text

@@ -1,6 +1,6 @@
-"""One setting: its row, the settings that it needs, parsing and showing its values.
+"""One setting: the row, the settings needed, parsing and showing values.
 
-Owns:     Setting, Needs, Typed, ConfigError; `row`, which makes the row of an attribute.
+Owns:     Setting, Needs, Typed, ConfigError; `row`, for the row of an attribute.
 Thread:   any; pure.
 Not here: the rows (table.py, and those of each feature), parsing text (kinds.py), the order of sources (sources.py).
 """
@@ -15,7 +15,7 @@ from ..core.patterns import lazy_pattern
 from .kinds import Kind
 from .paths import Base
 
-# The order in --help and docs/settings.md; groups that only features have follow.
+# The order in --help and docs/settings.md; groups of features alone follow.
 GROUPS = (
     "Serving", "Files and mounts", "Processes", "Development", "TLS", "Certificates", "Proxies", "Limits", "Time limits", "Health checks", "Metrics",
     "Process", "Logs",
@@ -31,7 +31,7 @@ def variable_of(key: str) -> str:
 
 
 class ConfigError(ValueError):
-    """A setting is wrong; `str()` is one line that says where, what, and what is accepted."""
+    """A setting is wrong; `str()` is one line: where, the value, and the accepted values."""
 
 
 class Needs(NamedTuple):
@@ -42,7 +42,7 @@ class Needs(NamedTuple):
 
 
 class Typed(list[str]):
-    """The texts of a list that was typed with other flags than its own."""
+    """The texts of a list, typed with flags of another setting."""
 
     flags: str  # for messages
 
@@ -64,7 +64,7 @@ class Setting(NamedTuple):
     kind: Kind
     help: str
     why: str
-    secret: Callable[[str], str] | None = None  # shows one text of a value without its secrets
+    secret: Callable[[str], str] | None = None  # shows one text of a value without secrets
     needs: Needs | None = None
     fixed: bool = False  # applied once, before the first worker, and not again while the supervisor runs
     path: Callable[[str, Base], str] | None = None  # makes the paths in one text of a value absolute
@@ -79,7 +79,7 @@ class Setting(NamedTuple):
         return self.flag[2:]
 
     def typed_as(self, value: object) -> str:
-        """Return the flag, or the flags, that a value of the command line was typed with; see Typed."""
+        """Return the flag, or the flags, of a value on the command line; see Typed."""
         return value.flags if isinstance(value, Typed) else self.flag
 
     @property
@@ -89,15 +89,14 @@ class Setting(NamedTuple):
 
     @property
     def is_list(self) -> bool:
-        """Whether the setting takes several values: its flag may be repeated."""
+        """Whether the setting takes several values: the flag may be repeated."""
         return isinstance(self.default, tuple)
 
     def asks(self, value: Any) -> bool:
-        """Whether a value asks for an effect: it is neither the default, nor off; or it is the word on."""
+        """Whether a value asks for an effect: neither the default, nor off; or the word on."""
         return value == "on" or (value != self.default and value not in (0, None, (), "", "off", "none"))
 
     def without_secrets(self, value: Any) -> Any:
-        """Return a value without its secrets."""
         if self.secret is None or value is None:
             return value
         return tuple(map(self.secret, value)) if self.is_list else self.secret(value)
@@ -117,7 +116,7 @@ class Setting(NamedTuple):
         Parse a value.
 
         Raises:
-            ConfigError: it is not accepted; `where`: its source, for the message.
+            ConfigError: the value is not accepted; `where`: the source, for the message.
         """
         try:
             return self.kind.parse(value)
@@ -125,7 +124,7 @@ class Setting(NamedTuple):
             raise ConfigError(f"{where}: {fault}; accepted: {self.kind.accepts}") from None
 
 
-_USER = lazy_pattern(r"(?<=://)[^/@\s]*@")  # user and password of a URL: users may write them where they do not belong
+_USER = lazy_pattern(r"(?<=://)[^/@\s]*@")  # user and password of a URL: users may write them in wrong places
 
 
 def row(
@@ -142,5 +141,5 @@ def row(
     path: Callable[[str, Base], str] | None = None,
     lacks: Callable[[str], bool] | None = None,
 ) -> Any:
-    """Return the row of the attribute that it is assigned to, in a class of settings; its columns are those of Setting."""
+    """Return the row of an attribute, in a class of settings; for the columns see Setting."""
     return Setting("", default, group, flag, kind, help, why, secret, needs, fixed, path, lacks)

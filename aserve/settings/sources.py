@@ -1,7 +1,7 @@
-"""All settings of a class: what its values need, the sources of values, and their order.
+"""All settings of a class: needs between settings, the sources of values, and their order.
 
-Owns:     Settings, the base of every class of settings. Command-line flags, ASERVE_* variables, TOML keys, `--help` and
-          docs/settings.md are made from its rows.
+Owns:     Settings, the base of every class of settings. Command-line flags, ASERVE_* variables, TOML keys, `--help` and docs/settings.md are made
+          from the rows.
 Thread:   any; Settings never change.
 Not here: the rows (table.py, and those of each feature), one row (setting.py), an object of values (values.py), argv itself (the command).
 """
@@ -24,7 +24,7 @@ COMMAND_NAMES = ("app", "config")  # read by the command; no settings of a serve
 # difflib's ratio for a variable: ASERVE_CONF is nearly ASERVE_CONFIG, and ASERVE_ARGS is not ASERVE_ARGV.
 NEAR_KEY = 0.8
 
-# The command takes these out of the environment before it reads settings. Where one is left, this code must not serve in the place of a trial.
+# Taken out of the environment by the command before the settings are read. Where one is left, this code must not serve in the place of a trial.
 OF_UPGRADES = ("ASERVE_TRIAL", "ASERVE_INHERITANCE")
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -36,8 +36,8 @@ class Settings(Values):
     """
     Values of settings, one for each row, and immutable.
 
-    A class with rows may have a method `check`, which raises ConfigError if its values contradict one another, or those of other
-    classes; none calls another's.
+    A class with rows may have a method `check`, with ConfigError for values that contradict one another, or values of other classes; none calls
+    another's.
 
     Raises:
         ConfigError: a value is not accepted, or two contradict each other.
@@ -50,7 +50,7 @@ class Settings(Values):
                 one.check(self)  # type: ignore[attr-defined]
 
     def check(self) -> None:
-        """Refuse settings without those that they need, if `Needs.why` is given, from any source."""
+        """Refuse settings without their needed ones, if `Needs.why` is given, from any source."""
         for row in self.rows():
             if row.needs and row.needs.why and row.asks(getattr(self, row.name)) and not self.has(row.needs):
                 raise ConfigError(f"{row.key} {row.needs.why}")
@@ -61,15 +61,15 @@ class Settings(Values):
 
     @classmethod
     def implied(cls, values: Mapping[str, Any], is_at_terminal: bool) -> Mapping[str, Any]:
-        """Return values that other settings imply, in place of defaults."""
+        """Return values implied by other settings, in place of defaults."""
         return {}
 
     def refuse_idle(self, names: Iterable[str]) -> None:
         """
-        Refuse settings of `names` that have no effect.
+        Refuse settings of `names` without an effect.
 
         Raises:
-            ConfigError: one of them needs another setting, which is not given.
+            ConfigError: a setting needs another one, not given.
         """
         flags = {setting.name: setting.flag for setting in self.rows()}
         for setting in self.rows():
@@ -94,8 +94,8 @@ class Settings(Values):
 
             aserve.Config.from_sources(environ=os.environ, toml={"bind": "127.0.0.1:0", "max-body": "64M"})
 
-        A flag that has no effect is refused, since its user expects one.  A variable or a file may be for several servers, of
-        which some need it, and another server's file contains that server's defaults.
+        A flag without an effect is refused, since the user expects one. A variable or a file may be for several servers, some of them with the
+        effect, and another server's file contains that server's defaults.
 
         Raises:
             ConfigError: an unknown name or a wrong value in any source; or two contradict each other.
@@ -106,12 +106,12 @@ class Settings(Values):
 
     @classmethod
     def of_given(cls: type[S], values: Mapping[str, Any], is_at_terminal: bool) -> S:
-        """Return settings with these values, and with those that they imply. Raises ConfigError."""
+        """Return settings with these values, and with implied ones. Raises ConfigError."""
         return cls(**{**cls.implied(values, is_at_terminal), **values})
 
     @classmethod
     def unknown_variables(cls, environ: Mapping[str, str]) -> list[str]:
-        """Return the names of variables that are named as those of settings are, and are none's."""
+        """Return the names of variables in the form of a setting's, but of no setting."""
         known = {*(row.variable for row in cls.rows()), *map(variable_of, COMMAND_NAMES), *service_variables(environ)}
         return [name for name in environ if name.startswith(PREFIX) and name not in known]
 
@@ -124,10 +124,10 @@ class Settings(Values):
         toml_name: str = "the TOML file",
     ) -> dict[str, Any]:
         """
-        Merge the sources: argv over environment over TOML over the platform; return the values that they give.
+        Merge the sources: argv over environment over TOML over the platform; return the given values.
 
-        `argv` is keyed by setting name, `toml` by TOML key; `environ` is the whole
-        environment.  An overridden value is checked, too, unless it is the platform's.
+        `argv` is keyed by setting name, `toml` by TOML key; `environ` is the whole environment. An overridden value is checked, too, unless from
+        the platform.
 
         Raises:
             ConfigError: an unknown name or a wrong value in any source.
@@ -153,7 +153,7 @@ class Settings(Values):
 
 
 def _refuse_near_miss(name: str, value: str, rows: Iterable[Setting]) -> None:
-    """Refuse a variable with nearly the name of a setting, and a value for this setting; others are a wrapper's, as ASERVE_HOME is."""
+    """Refuse a variable with nearly the name of a setting, and a value for this setting; further variables are a wrapper's, such as ASERVE_HOME."""
     if name in OF_UPGRADES:
         raise ConfigError(f"{name} is for aserve itself, when it is upgraded; unset it")
     known = {row.key: row.kind.parse for row in rows} | dict.fromkeys(COMMAND_NAMES, str)

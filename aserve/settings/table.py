@@ -1,10 +1,10 @@
-"""The settings of the engine, which every server has.
+"""The settings of the engine, common to all servers.
 
 Owns:     EngineSettings, a row for each setting, and the checks for contradictions.
 Thread:   any; pure.
 Not here: the form of a row (setting.py), the rows of a feature (features/), the sources of values (sources.py).
 
-It is long because it is data, in which one looks up single rows.
+A long table, for looking up single rows.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ TLS = "TLS"  # the group whose settings a bind may override
 
 
 def whole_address(text: str, base: Base) -> str:
-    """Return an address with the absolute path of its unix socket, and with absolute paths in its options."""
+    """Return an address with the absolute path of the unix socket, and with absolute paths in the options."""
     given = bind = parse_bind(text)
     if bind.kind == "unix" and not bind.is_abstract:
         # By the folder's name, as a reload in the next release must find the same address.
@@ -91,7 +91,7 @@ _EXTRA = Needs(("reload",), "adds files for reload to watch; give reload")
 
 
 class EngineSettings(Settings):
-    """The settings of one server without those of features, which add theirs; see Settings."""
+    """The settings of one server without those of features; see Settings."""
 
     # fmt: off
     bind: Sequence[str] = row(
@@ -628,13 +628,13 @@ class EngineSettings(Settings):
 
     @property
     def places(self) -> list[str]:
-        """All addresses to listen at, those of features among them."""
+        """All addresses to listen at, with addresses of features."""
         beside = [getattr(self, row.name) for row in self.rows() if row.kind in (LISTENING, STATS)]
         return [*self.bind, *(place for place in beside if place is not None)]
 
     @property
     def tls_binds(self) -> list[Bind]:
-        """The binds that speak TLS."""
+        """The binds with TLS."""
         return [bind for bind in map(parse_bind, self.bind) if bind.protocol == "https"]
 
     def has(self, needs: Needs) -> bool:
@@ -645,13 +645,13 @@ class EngineSettings(Settings):
 
     @classmethod
     def implied(cls, values: Mapping[str, Any], is_at_terminal: bool) -> Mapping[str, Any]:
-        """See Settings: what --reload implies."""
+        """See Settings: the values implied by --reload."""
         if not values.get("reload"):
             return {}
         return {**RELOAD_IMPLIES, **(TERMINAL_IMPLIES if is_at_terminal and "access_log" not in values else {})}
 
     def tls_values(self) -> dict[str, Any]:
-        """Return the settings of the group TLS for binds without options. A feature that has certificates of its own adds them."""
+        """Return the settings of the group TLS for binds without options. A feature with certificates of its own adds them."""
         return {setting.name: getattr(self, setting.name) for setting in EngineSettings.rows() if setting.group == TLS}
 
     def tls_settings(self, bind: Bind) -> TLSSettings:
@@ -665,7 +665,7 @@ class EngineSettings(Settings):
         values = self.tls_values()
         own = {setting.name: [v for key, v in bind.options if key == setting.key] for setting in rows}
         if own["certificate"]:
-            values["key"] = None  # the key of the other binds cannot match it
+            values["key"] = None  # the key of the other binds cannot match the certificate
         for setting in rows:
             texts = own[setting.name]
             if texts:
@@ -685,7 +685,7 @@ class EngineSettings(Settings):
         return TLSSettings(**values)
 
 
-# With one thread, breakpoint() stops one request, and its prompt owns the terminal; no time-out ends the stopped process.
+# With one thread, breakpoint() stops one request, and the prompt owns the terminal; no time-out ends the stopped process.
 RELOAD_IMPLIES = {"workers": 1, "threads": 1, "hang_warning_seconds": 0.0, "hang_timeout_seconds": 0.0}
 # And at a terminal a short line for each request, unless an access log is named.
 TERMINAL_IMPLIES = {"access_log": "-", "access_log_format": "common"}

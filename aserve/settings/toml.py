@@ -1,7 +1,7 @@
 """The settings file.
 
 Thread:   any.
-Not here: checking its keys, and the order of sources (sources.py).
+Not here: checking the keys, and the order of sources (sources.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from ..core.json_text import TOO_DEEP
 from .setting import ConfigError
 
-# Hints for files of other forms that are given to --config or --log-config.
+# Hints for files of other forms given to --config or --log-config.
 OTHER_FORMS = {
     ".py": "; give a configuration of gunicorn to --gunicorn-conf",
     ".ini": "; give a file of uWSGI to --uwsgi-ini; the form of logging.config.fileConfig is not read",
@@ -23,12 +23,12 @@ OTHER_FORMS = {
 
 def read_toml(path: str) -> dict[str, object]:
     """
-    Return the settings in a TOML file; of a pyproject.toml, those in [tool.aserve].
+    Return the settings in a TOML file; of a pyproject.toml, the table [tool.aserve].
 
     Raises:
         ConfigError: the file cannot be read or is not TOML.
     """
-    # 2 ms on CPython 3.11, for those that have such a file.
+    # 2 ms on CPython 3.11, for users of such a file.
     if sys.version_info >= (3, 11):
         import tomllib
     else:

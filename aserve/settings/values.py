@@ -1,4 +1,4 @@
-"""Immutable values by name, one for each row of a class: what a frozen dataclass is to its users.
+"""Immutable values by name, one for each row of a class: a frozen dataclass to users.
 
 Owns:     Values: construction by keyword, equality, hash and repr; the fields, for `dataclasses.replace`, `fields` and `asdict`.
 Thread:   any; pure.
@@ -23,7 +23,7 @@ else:
         return lambda one: one
 
 
-# Keywords of uvicorn, waitress, gunicorn and cheroot, and ours for them.
+# Keywords of uvicorn, waitress, gunicorn and cheroot, and ours in their place.
 ELSEWHERE = {
     "host": "bind", "port": "bind", "listen": "bind", "address": "bind", "unix_socket": "bind", "uds": "bind",
     "unix_socket_perms": "unix_mode", "connection_limit": "max_connections", "limit_concurrency": "max_connections",
@@ -31,13 +31,13 @@ ELSEWHERE = {
     "timeout": "request_seconds", "graceful_timeout": "drain_seconds", "timeout_graceful_shutdown": "drain_seconds",
     "timeout_keep_alive": "keep_alive_seconds", "channel_timeout": "keep_alive_seconds", "ident": "server_name",
 }  # fmt: skip
-NEAR = 0.75  # difflib's ratio; at its own 0.6 every ASERVE_ name is near every other
+NEAR = 0.75  # difflib's ratio; at difflib's own 0.6 every ASERVE_ name is near every other
 
 V = TypeVar("V", bound="Values")
 
 
 class _Fields:
-    """The fields of a class for the module `dataclasses`, made each time that it asks for them: aserve itself does not."""
+    """The fields of a class for the module `dataclasses`, made at each question: aserve never asks."""
 
     def __get__(self, instance: Values | None, owner: type[Values]) -> dict[str, Any]:
         from dataclasses import field, make_dataclass
@@ -52,7 +52,7 @@ class _Fields:
 
 @dataclass_transform(frozen_default=True)
 class Values:
-    """Values of rows; a class adds the rows in its body to those of its bases. The class attributes are the defaults."""
+    """Values of rows; a class adds the rows of the body to the rows of the bases. The class attributes are the defaults."""
 
     _own: ClassVar[tuple[Setting, ...]] = ()
     _rows: ClassVar[tuple[Setting, ...]]
@@ -81,7 +81,7 @@ class Values:
             raise TypeError(f"there is no setting {name!r}; {self._hint(name)}")
 
     def _hint(self, name: str) -> str:
-        """Return what may be meant by a name that is no setting: a flag's, as in `drain_timeout`; or one with a typing error."""
+        """Return the likely meaning of an unknown name: a flag's, as in `drain_timeout`; or a name with a typing error."""
         rows = self.rows()
         known = {
             **{row.key.replace("-", "_"): row.name for row in rows},
@@ -92,7 +92,7 @@ class Values:
         return f"did you mean {known[near[0]]}?" if near else "`aserve docs settings` has all keywords"
 
     def replace(self: V, **values: Any) -> V:
-        """Return a copy with other values, checked as any other; `dataclasses.replace` does the same, and loads that module."""
+        """Return a copy with other values, checked as any; `dataclasses.replace` does the same, and loads that module."""
         return type(self)(**{**vars(self), **values})
 
     __replace__ = replace  # copy.replace

@@ -2,10 +2,10 @@
 
 Owns:     expand; escape.
 Thread:   any; pure.
-Not here: reading the file (toml.py); ASERVE_ variables, each of which is one setting's (sources.py).
+Not here: reading the file (toml.py); ASERVE_ variables, each for one setting (sources.py).
 
-The form is that of the OpenTelemetry Collector's files, and so is the text "${env:PORT}" itself: "$${env:PORT}". Text without it stays as it
-is: "$" alone has a meaning in patterns and commands.
+The form comes from the OpenTelemetry Collector's files, and so does the text "${env:PORT}" itself: "$${env:PORT}". Other text stays unchanged: "$"
+alone has a meaning in patterns and commands.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from collections.abc import Mapping
 from ..core.patterns import lazy_pattern
 from .setting import ConfigError
 
-# Two of its dollars are one of the text.
+# Two dollars of the match are one of the text.
 _VARIABLE = lazy_pattern(r"(\$+)\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 def variable(name: str, default: str | None = None) -> str:
-    """Return the text that stands for a variable."""
+    """Return the text of a variable."""
     return f"${{env:{name}}}" if default is None else f"${{env:{name}:-{default}}}"
 
 
 def escape(text: str) -> str:
-    """Return the text that `expand` makes this one of."""
+    """Return a text for `expand` to turn into this one."""
     return _VARIABLE.sub(lambda match: match[1] + match[0], text)
 
 
 def expand(settings: Mapping[str, object], environ: Mapping[str, str], where: str) -> dict[str, object]:
     """
-    Return the settings with the values of the variables that their texts name; `where`: the file, for messages.
+    Return the settings with the values of variables in the texts; `where`: the file, for messages.
 
     Raises:
-        ConfigError: a variable is not set, and the text has no default for it.
+        ConfigError: a variable is not set, and the text has no default.
     """
 
     def value_of(key: str, match: re.Match[str]) -> str:
