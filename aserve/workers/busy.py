@@ -1,14 +1,14 @@
 """How many threads are busy, as a mean of the last ten seconds.
 
-Owns:     Busy: the seconds that all threads together spent in requests, and the mean.
+Owns:     Busy: the seconds of all threads together in requests, and the mean.
 Thread:   event loop only; pure.
 Not here: the time of each ended request (features/metrics/counting.py), of running ones (connections/monitoring/statistics.py), the calls (executor.py).
 
-A sample at one moment is no measure: in a process that is half busy it may be any number, and the event loop samples when it has the GIL, so when
-nothing else computes. With --metrics each request's time in its thread is known anyway, and `seconds` is the sum of them. Without, it is the
-mean of a sample each second. Measured 2026-11-25, CPython 3.11, 16 threads, on a busy machine; the sum, and the mean of fifty samples: 0.8 and 0.4
-(32 connections, hello), 8.4 and 6.8 (an app that sleeps for 0.5 ms), 15.8 and 16.0 (5 ms), 9.2 and 10.1 (one that computes for 0.2 ms). The
-load board, read by another process, had 11.3 for the first: it counts requests that have come, not those that a thread has begun.
+A sample at one moment is no measure: in a half busy process the sample may be any number, and the event loop samples with the GIL, so while nothing
+else computes. With --metrics each request's time in a thread is known anyway, and `seconds` is the sum. Without, `seconds` is the mean of a sample
+each second. Measured 2026-11-25, CPython 3.11, 16 threads, on a busy machine; the sum, and the mean of fifty samples: 0.8 and 0.4 (32 connections,
+hello), 8.4 and 6.8 (an app with a sleep of 0.5 ms), 15.8 and 16.0 (5 ms), 9.2 and 10.1 (an app that computes for 0.2 ms). The load board, read by
+another process, had 11.3 for the first: the board counts requests that have come, not those begun by a thread.
 """
 
 from __future__ import annotations
@@ -19,22 +19,20 @@ SECONDS = 10
 
 
 class Busy:
-    """The threads of one process."""
-
     def __init__(self, threads: int) -> None:
         self._threads = threads
         self._looks: collections.deque[tuple[float, float]] = collections.deque(maxlen=SECONDS + 1)  # when, `seconds`
         self._compensated_seconds = 0.0
-        self.seconds = 0.0  # spent in requests by threads in a slot of --threads, in all; it never falls
+        self.seconds = 0.0  # spent in requests by threads in a slot of --threads, in all; never falls
 
     def look(self, now: float, busy: int, compensated: int, counted_seconds: float | None = None) -> None:
-        """
+        """Record the count of busy and of compensated threads; called once a second.
         Record how many threads are busy and how many compensated; called once a second.
 
-        `counted_seconds`: seconds that threads spent in requests, running ones included; None: not known.
+        `counted_seconds`: seconds of threads in requests, running ones included; None: not known.
         """
         elapsed = now - self._looks[-1][0] if self._looks else 0.0
-        self._compensated_seconds += compensated * elapsed  # other threads have their slots: they do not count
+        self._compensated_seconds += compensated * elapsed  # other threads have the slots: not counted
         if counted_seconds is None:
             self.seconds += busy * elapsed
         else:
@@ -43,7 +41,7 @@ class Busy:
 
     @property
     def mean(self) -> float:
-        """Mean number of busy threads in the last ten seconds; before the start it was 0."""
+        """Mean number of busy threads in the last ten seconds; before the start 0."""
         if not self._looks:
             return 0.0
         (began_at, before), (now, seconds) = self._looks[0], self._looks[-1]

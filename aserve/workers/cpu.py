@@ -1,4 +1,4 @@
-"""How much CPU time the process uses.
+"""The CPU time of the process.
 
 Owns:     CpuMeter; whether a thread is ready to run.
 Thread:   one at a time: the executor measures on the event loop, TimeSlices under its lock.
@@ -10,9 +10,9 @@ from __future__ import annotations
 import sys
 import time
 
-# The shortest time over which to judge: to measure costs two system calls. Guess.
+# The shortest time for a judgement: to measure costs two system calls. Guess.
 WINDOW_SECONDS = 0.001
-# The share of one CPU from which the process counts as busy.
+# From this share of one CPU the process counts as busy.
 BUSY_SHARE = 0.8
 
 HAS_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -20,9 +20,9 @@ HAS_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 def is_ready(number: int) -> bool:
     """
-    Return whether a thread of this process runs, or would if it had a CPU; False: it sleeps, or this system does not show it.
+    Return whether a thread of this process runs, or would on a free CPU; False: asleep, or unknown on this system.
 
-    `number` is the system's (threading.get_native_id). It costs about as much as three system calls.
+    `number` is the system's (threading.get_native_id). The cost is about three system calls.
     """
     try:
         with open(f"/proc/self/task/{number}/stat", "rb") as file:
@@ -34,7 +34,7 @@ def is_ready(number: int) -> bool:
 
 class CpuMeter:
     """
-    Measures whether the process has used most of a CPU lately. Then it lacks the GIL, not threads.
+    Measures whether the process has used most of a CPU lately. Such a process lacks the GIL, not threads.
 
     Without a GIL a process never counts as busy.
     """
@@ -44,7 +44,7 @@ class CpuMeter:
         self.is_busy = False  # as last measured
 
     def measure(self) -> bool:
-        """Update `is_busy` from the time since the last call, unless that is too short; return it."""
+        """Update `is_busy` from the time since the last call, unless too short; return `is_busy`."""
         now = time.perf_counter()
         elapsed = now - self._seconds
         if elapsed >= WINDOW_SECONDS:

@@ -1,42 +1,32 @@
 """The batched hand-off from the event loop to worker threads and back.
 
-Owns:     the two queues; the decision which worker to wake, and when.
+Owns:     the two queues; the choice of the worker to wake, and the time.
 Thread:   both sides; banners say which side calls a method.
-Not here: the jobs (connections/connection.py), the app (wsgi/gateway.py), the number of threads
-          (threads.py), which of the yielding workers may continue (time_slices.py), how long jobs
-          wait (queue_wait.py).
+Not here: the jobs (connections/connection.py), the app (wsgi/gateway.py), the number of threads (threads.py), the turns of yielding workers
+          (time_slices.py), the wait of jobs (queue_wait.py).
 
 The order of events, and why (figures: benchmarks/README.md):
 
-- A job only joins a queue; a worker is woken once, at the end of the loop's
-  iteration (`_wake_at_end_of_iteration`). A worker woken in the middle would fight the loop for
-  the GIL at every callback that is still to run.
+- A job only joins a queue; a worker is woken once, at the end of the loop's iteration (`_wake_at_end_of_iteration`). A worker woken in the middle
+  would fight the loop for the GIL at every callback still to run.
 - The worker runs until the queue is empty: one wake-up for a whole batch.
-- The way back is batched too: the first finished job asks the loop for one
-  `_flush`; later ones only join the queue. If the next job blocks, it lets go
-  of the GIL, and the loop flushes at once.
+- The way back is batched too: the first finished job asks the loop for one `_flush`; later jobs only join the queue. If the next job blocks, the
+  GIL is free, and the loop flushes at once.
 - Last in, first out among idle workers: the hottest stack and caches.
-- Another worker is woken only when the queue stands still because an app blocks
-  (`_on_stall_timer`). A queue that moves needs no help: under a GIL, one more
-  thread for CPU-bound work only adds switches.
+- Another worker is woken only when the queue stands still because an app blocks (`_on_stall_timer`). A moving queue needs no help: under a GIL, one
+  more thread for CPU-bound work only adds switches.
 
-Requests of the lane need no hand-off at all. They follow the Leader/Followers
-pattern (POSA2): one worker, the leader, waits for them itself (`_lead`), and runs
-them one after another, while the loop sleeps. Unlike in the pattern, it promotes no
-follower first: it only puts the leadership token back, and no worker waits for more
-meanwhile. If nothing is answered for STALL_SECONDS (or twice that), a timer in the
-kernel wakes the loop (`_on_stall`); a long batch that moves does not, as each wake-up of
-the loop takes the GIL and the CPU from the leader. By the rule above, the loop then wakes another
-worker, which takes the token. Once an app has been seen to block, a leader wakes its
-successor before it begins.
+Requests of the lane need no hand-off at all. They follow the Leader/Followers pattern (POSA2): one worker, the leader, waits for requests
+(`_lead`), and runs them one after another, while the loop sleeps. Unlike in the pattern, the leader promotes no follower first: the leader only
+puts the leadership token back, and no worker waits for more meanwhile. If nothing is answered for STALL_SECONDS (or twice that), a timer in the
+kernel wakes the loop (`_on_stall`); a long batch in motion does not, as each wake-up of the loop takes the GIL and the CPU from the leader. By the
+rule above, the loop then wakes another worker for the token. After the first block of an app, a leader wakes the successor before the begin.
 
-A worker whose app writes faster than its client reads yields its slot (`yield_slot`): another
-thread, beyond --threads, compensates for it, and it continues in time slices (time_slices.py).
-The app's iterable stays on this thread, and nothing else runs here meanwhile: apps keep state
-per thread, and a request nested on top of the iterable could block it.
+A worker whose app writes faster than the client reads yields the slot (`yield_slot`): another thread, beyond --threads, compensates for the worker,
+and the worker continues in time slices (time_slices.py). The app's iterable stays on this thread, and nothing else runs here meanwhile: apps keep
+state per thread, and a request nested on top of the iterable could block the iterable.
 
-The file is long because queue, leader and stall timer read each other's state: none of
-them can be understood alone.
+The file is long because queue, leader and stall timer read each other's state: none can be understood alone.
 
 Both sides change shared state only by single operations of a list, a dict or a deque, so
 nothing here relies on the GIL: docs/threads.md has the proofs.
@@ -65,28 +55,28 @@ logger = logging.getLogger("aserve")
 # How long a queue may stand still before another worker is woken. Guess: 1 ms, a
 # tenth of a typical database query and a hundred times the cost of a wake-up.
 STALL_SECONDS = 0.001
-# The same while the process is busy. It then lacks the GIL and not threads, but quick requests must not wait until a computing one
-# ends. Measured 2026-11-26 (as in lifecycle/switch_interval.py): 10 ms and 5 ms help the quick ones equally, 2 ms takes half of
-# the CPU from computing ones; with 20 ms a request of 19 ms held up all others, and all clients came in step with it.
+# The same while the process is busy: the GIL is short and not threads, but quick requests must not wait for the end of a computing one. Measured
+# 2026-11-26 (as in lifecycle/switch_interval.py): 10 ms and 5 ms help the quick ones equally, 2 ms takes half of the CPU from computing ones; with
+# 20 ms a request of 19 ms held up all others, and all clients came in step with that request.
 BUSY_STALL_SECONDS = 0.005
 # How often the loop polls for requests while every worker is busy, for the sake of health checks and pings. Guess.
 BUSY_POLL_SECONDS = 0.020
-# When to call `on_crowded` again if it says so: a worker of another process may be free again. Guess.
+# When to call `on_crowded` again if asked: a worker of another process may be free again. Guess.
 RELIEVED_SECONDS = 0.002
 
-Job = tuple[Callable[[Any], None], Any]  # a function and its argument; it must not raise
+Job = tuple[Callable[[Any], None], Any]  # a function and the argument; no exception may leave the function
 
 
 class HandleSet(Protocol):
-    """The set of connections on which the leader waits for requests (POSA2's handle set): the lane."""
+    """The set of connections for the leader's wait (POSA2's handle set): the lane."""
 
     @property
     def stall_fd(self) -> int:
         """
-        A descriptor that signals a stall: requests were found, and the next `wait` does not begin.
+        A descriptor for stalls: requests were found, and the next `wait` does not begin.
 
-        It becomes readable STALL_SECONDS to twice that after requests were found, or after the last were answered (some at a
-        time); and once in vain when no more requests come.
+        Readable STALL_SECONDS to twice that after requests were found, or after the last answers (some at a time); and once in vain when no more
+        requests come.
         """
 
     @property
@@ -97,7 +87,7 @@ class HandleSet(Protocol):
         """Wait for requests, at most this long (-1: for ever); return how many have come."""
 
     def submit_arrivals(self, count: int) -> None:
-        """Submit the `count` requests that the last `wait` has found."""
+        """Submit the `count` requests found by the last `wait`."""
 
     def wake(self) -> None:
         """Make `wait` return; from any thread."""
@@ -117,14 +107,14 @@ class Executor:
         self.threads = WorkerThreads(self._work, max_threads, extra_threads)
         self.compensated = self.threads.compensated
         self._slices = TimeSlices(loop, max_threads)  # of the compensated workers
-        self.jobs: collections.deque[Job] = collections.deque()  # jobs that no worker has begun
-        # Queue a job without waking a worker: the worker that calls this, in HandleSet.submit_arrivals, comes to it next. Not a
-        # method of ours: each request of the lane would pay for its call.
+        self.jobs: collections.deque[Job] = collections.deque()  # jobs not begun by a worker
+        # Queue a job without waking a worker: the calling worker, in HandleSet.submit_arrivals, comes to the job next. Not a method of ours: each
+        # request of the lane would pay for the call.
         self.submit_here: Callable[[Job], None] = self.jobs.append
-        self._begun_count = 0  # jobs that workers have begun, modulo 256; two at once may count as one
+        self._begun_count = 0  # jobs begun by workers, modulo 256; two at once may count as one
         self.queue_wait = QueueWait(self.jobs, loop.time, lambda: self.begun_count)
         self._done: collections.deque[tuple[Callable[[Any, Any], None], Any, Any]] = collections.deque()
-        self._idle: list[threading.Lock] = []  # a held lock for each sleeping worker; its release wakes
+        self._idle: list[threading.Lock] = []  # a held lock for each sleeping worker; a release wakes the worker
         self._is_wake_due = False
         self._may_flush: dict[None, bool] = {
             None: True
@@ -137,37 +127,38 @@ class Executor:
         self.app_blocks = not HAS_GIL
         self._stall_timer: asyncio.TimerHandle | None = None
         self._seen_waiting: Any = None  # `_what_waits` when the timer last fired
-        self._still_since = 0.0  # loop time since when it is the same
+        self._still_since = 0.0  # loop time since when the count is the same
         self._handles: HandleSet | None = None
         self._native: Any = None  # the leader in C, if there is one
         self.leadership: list[HandleSet] = []  # the token: the worker that takes the handles out may wait for requests
         self._generation = 0  # how often the token was taken; only the leader changes it
         self.waiting_leader: list[None] = []  # one item while a leader waits for requests
         self._cpu = CpuMeter()  # the event loop's
-        self._last_awake = 0  # the system's number of the worker that last came to the queue
+        self._last_awake = 0  # the system's number of the worker last seen at the queue
         # Called when requests on the handles cease, and while a batch takes long; on the event loop.
         self.on_pause: Callable[[], None] | None = None
-        # Called on the event loop each BUSY_POLL_SECONDS while no worker is free and a job waits; returns whether to call it again in RELIEVED_SECONDS.
+        # Called on the event loop each BUSY_POLL_SECONDS while no worker is free and a job waits; returns whether to call again in
+        # RELIEVED_SECONDS.
         self.on_crowded: Callable[[], bool] | None = None
 
     # --- called on the event loop ---
 
     def submit(self, function: Callable[[Any], None], argument: Any) -> None:
-        """Run function(argument) in a worker soon. It must not raise."""
+        """Run function(argument), free of exceptions, in a worker soon."""
         self.jobs.append((function, argument))
         if not self._is_wake_due:
             self._is_wake_due = True
             self._loop.call_soon(self._wake_at_end_of_iteration)
 
     def put_back(self, function: Callable[[Any], None], argument: Any) -> None:
-        """Submit a job that was withdrawn: it has waited longest, and comes before all others."""
+        """Submit a withdrawn job: the job has waited longest, and comes before all others."""
         self.jobs.appendleft((function, argument))
         if not self._is_wake_due:
             self._is_wake_due = True
             self._loop.call_soon(self._wake_at_end_of_iteration)
 
     def attach(self, handles: HandleSet, native: Any = None) -> None:
-        """Let a worker wait for requests on these handles from now on; `native`: the Native that waits in C."""
+        """Let a worker wait for requests on these handles from now on; `native`: the Native with the wait in C."""
         self._handles = handles
         self._native = native.engine if native is not None else None
         self.leadership.append(handles)
@@ -176,16 +167,16 @@ class Executor:
 
     @property
     def waiting_count(self) -> int:
-        """Jobs that no worker has begun."""
+        """Jobs not begun by a worker."""
         return len(self.jobs) + (self._native.waiting if self._native is not None else 0)
 
     @property
     def begun_count(self) -> int:
-        """A number that changes when a worker begins a job."""
+        """A number that changes at each begin of a job."""
         return self._begun_count + (self._native.progress if self._native is not None else 0)
 
     def withdraw(self, job: Job) -> bool:
-        """Take a job back; False: a worker has begun it, or another one just now."""
+        """Take a job back; False: a worker has begun the job, or has begun another one just now."""
         try:
             self.jobs.remove(job)
         except (ValueError, IndexError):  # IndexError: the jobs have changed meanwhile
@@ -194,15 +185,15 @@ class Executor:
 
     @property
     def workers(self) -> WorkerCounts:
-        """How many workers there are, and how many of them sleep or wait for requests."""
-        # A leader that has found requests is busy, also while it waits for the GIL, which the caller's thread may hold.
+        """The number of workers, and of workers asleep or in a wait for requests."""
+        # A leader with found requests is busy, also while waiting for the GIL, maybe held by the caller's thread.
         handles = self._handles
         is_leader_idle = self.is_leader_waiting and (handles is None or handles.is_waiting)
         return self.threads.counts(len(self._idle) + is_leader_idle)
 
     @property
     def is_idle(self) -> bool:
-        """Whether no job waits or runs, and no result is on its way back."""
+        """Whether no job waits or runs, and no result is on the way back."""
         threads = self.threads
         is_asleep = not threads.compensated and self._idle_count == sum(thread.is_alive() for thread in threads.at_work)
         return is_asleep and self.is_quiet
@@ -222,7 +213,7 @@ class Executor:
         if not self.jobs:
             return
         if self.waking:
-            # Each waking worker takes one job; if its app then blocks, the stall timer must wake others.
+            # Each waking worker takes one job; if the app then blocks, the stall timer must wake more workers.
             if self._stall_timer is None and len(self.jobs) > len(self.waking):
                 self._stall_timer = self._loop.call_later(STALL_SECONDS, self._on_stall_timer)
             return
@@ -250,7 +241,7 @@ class Executor:
                 logger.exception("internal error; please report this as a bug in aserve")
                 return
         timer = self._stall_timer
-        if timer is None or timer.when() > self._loop.time() + STALL_SECONDS:  # else it fires soon
+        if timer is None or timer.when() > self._loop.time() + STALL_SECONDS:  # else the timer fires soon
             if timer is not None:
                 timer.cancel()
             self._on_stall_timer()
@@ -259,7 +250,7 @@ class Executor:
         """Wake another worker if the same job or batch waits as when the timer last fired."""
         self._stall_timer = None
         waiting = self._what_waits()
-        self._tell_pause()  # after that check: if a request has still to end, this is called again
+        self._tell_pause()  # after that check: the end of a further request calls this again
         if waiting is None:
             self._seen_waiting = None
             return
@@ -272,7 +263,7 @@ class Executor:
                 return
             self._seen_waiting = waiting
             self._still_since = now
-            self._cpu.measure()  # starts the time that the next call judges
+            self._cpu.measure()  # starts the time for the next call's judgement
         elif not (computes := self._computes()) or now - self._still_since >= BUSY_STALL_SECONDS:
             self.app_blocks = not computes
             self._still_since = now
@@ -313,15 +304,15 @@ class Executor:
         try:
             return self.jobs[0]
         except IndexError:
-            # A leader that has found requests, but not got the GIL yet, counts as busy: its timer may fire
-            # before it begins. (`is_leader_waiting` still says that it waits.)
+            # A leader with found requests, but without the GIL yet, counts as busy: the timer may fire before the leader begins.
+            # (`is_leader_waiting` still says otherwise.)
             handles, native = self._handles, self._native
             if native is not None and (native.waiting or not handles.is_waiting):  # type: ignore[union-attr]
                 return native.progress
             return None if handles is None or handles.is_waiting else self._generation
 
     def _poll_while_busy(self) -> None:
-        """Poll the handles while every worker is busy, so that health checks and pings are answered and the queue is known."""
+        """Poll the handles while every worker is busy: health checks and pings are answered and the queue is known."""
         try:
             handles = self.leadership.pop()
         except IndexError:
@@ -334,7 +325,7 @@ class Executor:
         self._wake_sleeper()  # a worker may have gone to sleep since the token was taken
 
     def _flush(self) -> None:
-        """Call the functions that the workers have posted."""
+        """Call the functions posted by the workers."""
         self._may_flush[None] = True
         done = self._done
         for _ in range(len(done)):
@@ -360,7 +351,7 @@ class Executor:
 
     def write_off(self, thread_id: int) -> None:
         """
-        Replace a worker that hangs in its job. If the job ever returns, it must raise WrittenOff.
+        Replace a worker that hangs in a job. A late return of the job must raise WrittenOff.
 
         Raises:
             RuntimeError: there is no other worker, and none can be started, now or later.
@@ -372,9 +363,9 @@ class Executor:
 
     def set_aside(self, thread_id: int) -> None:
         """
-        Let another worker take the place of one whose job may take for ever; no limit of ours counts that worker.
+        Let another worker take the place of one with a job without end; no limit of ours counts the old worker.
 
-        When its job is over it takes a slot that is free, or ends.
+        After the job the old worker takes a free slot, or ends.
         """
         if self.threads.set_aside(thread_id):
             self._hand_slot_over(thread_id)
@@ -398,7 +389,7 @@ class Executor:
                 self._loop.call_soon_threadsafe(self._flush)
                 return
             except RuntimeError:
-                return  # the loop is closed: this worker was left behind, and its result is not needed
+                return  # the loop is closed: this worker was left behind, and the result is not needed
             except MemoryError:
                 time.sleep(STALL_SECONDS)  # no other thread would ask: try until there is memory
 
@@ -406,15 +397,14 @@ class Executor:
         """
         Give the calling worker's slot to another, then wait for a time slice: the client is not waiting for this response's next piece.
 
-        So --threads other workers stay at work. At most --extra-threads workers do this at once; a further one keeps
-        its slot, and returns at once.
+        So --threads other workers stay at work. At most --extra-threads workers yield at once; a further one keeps the slot, and returns at once.
         """
         thread_id = threading.get_ident()
         if thread_id in self.threads.compensated or self._compensate(thread_id):
             self._slices.wait_for_slice(thread_id, bool(self.jobs))
 
     def end_slice(self) -> None:
-        """End the calling worker's time slice: it waits for its client, or needs none until it yields again."""
+        """End the calling worker's time slice: the worker waits for the client, or needs no slice until the next yield."""
         self._slices.end_slice(threading.get_ident())
 
     def _compensate(self, thread_id: int) -> bool:
@@ -463,8 +453,8 @@ class Executor:
             # CPython has these numbers already: without memory the job is not lost here.
             self._begun_count = self._begun_count + 1 & 255
             try:
-                # A new context as a thread begins with, not a copy of the main thread's: objects that an import has made current there (an
-                # app context of Flask, decimal's) would be shared by all requests. Measured 2026-11-25: 500 instructions of hello's 53,550.
+                # A new context as at a thread's begin, not a copy of the main thread's: objects made current there by an import (an app context of
+                # Flask, decimal's) would be shared by all requests. Measured 2026-11-25: 500 instructions of hello's 53,550.
                 new_context().run(function, argument)
             except WrittenOff:
                 return
@@ -500,7 +490,7 @@ class Executor:
             waiting_leader.clear()
             self._generation += 1
             handles.submit_arrivals(count)
-        except Exception:  # a bug in aserve: these requests are lost, those to come are not
+        except Exception:  # a bug in aserve: these requests are lost, later ones are not
             logger.exception("internal error; please report this as a bug in aserve")
         finally:
             if waiting_leader:
@@ -532,7 +522,7 @@ class Executor:
         if self.app_blocks and (len(self.jobs) > 1 or (self.jobs and self.leadership)):
             self._wake_one()
 
-    # --- called in a child that the app has forked ---
+    # --- called in a child forked by the app ---
 
     def on_forked(self) -> None:
         """Drop all jobs: run nothing more here; see core/forks.py."""
@@ -543,14 +533,14 @@ class Executor:
     # --- called from both sides ---
 
     def _hand_slot_over(self, thread_id: int) -> bool:
-        """Let another worker take the slot that this one has freed; False: no other could be started, and it keeps the slot."""
+        """Let another worker take the slot freed by this one; False: no other could be started, and this worker keeps the slot."""
         threads = self.threads
         if (self.jobs or self.leadership or not threads.at_work) and not self._wake_one():
             return not threads.keep_slot(thread_id)
-        return True  # a worker started just now may have freed its own slot already
+        return True  # a worker started just now may have freed a slot already
 
     def _wake_one(self) -> bool:
-        """Wake or start one worker; False when all are awake."""
+        """Wake or start one worker; False: all are awake."""
         if self._wake_sleeper() or self.threads.start():
             return True
         handles = self._handles
@@ -560,7 +550,6 @@ class Executor:
         return False
 
     def _wake_sleeper(self) -> bool:
-        """Wake one sleeping worker; False: none sleeps."""
         try:
             lock = self._idle.pop()
         except IndexError:
@@ -570,5 +559,5 @@ class Executor:
         return True
 
 
-# The functions that call a job in a worker, or the leader in C: our outermost frames below the app's frames of a plain request.
+# The callers of a job in a worker, or of the leader in C: our outermost frames below the app's frames of a plain request.
 WORKING = (Executor._lead.__code__, Executor._run_jobs.__code__)

@@ -1,8 +1,8 @@
 """The executor of `--threads 0`: the app runs on the event loop's own thread.
 
-Owns:     InlineExecutor: the queue that keeps jobs from nesting, and hides the running loop from the app; the context of each.
+Owns:     InlineExecutor: the queue against nested jobs, with the running loop hidden from the app; the context of each job.
 Thread:   event loop only.
-Not here: workers (executor.py), whose methods these are.
+Not here: workers (executor.py), with the same methods.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def no_running_loop() -> Iterator[None]:
     """
     Let the code within find no running event loop, and so no task, as in a worker thread: the app is synchronous.
 
-    Otherwise asyncio.run() fails there, and so does code that refuses to block a loop (Django's ORM) or calls async views (asgiref).
-    The loop's own methods do not ask which loop runs. Nor is the loop of a program the thread's current one: code that gets it could stop it.
+    Otherwise asyncio.run() fails there, and so does code that refuses to block a loop (Django's ORM) or calls async views (asgiref). The loop's own
+    methods do not ask for the running loop. Nor is the loop of a program the thread's current one: code with that loop could stop it.
     """
     loop = asyncio._get_running_loop()
     if loop is None:
@@ -40,7 +40,7 @@ def no_running_loop() -> Iterator[None]:
     is_current = getattr(current, "_loop", None) is loop
     if is_current:
         current._loop = None
-    # In CPython 3.14 no task may begin while the thread has a current one, of any loop. 3.12 raises a KeyError if there is none.
+    # In CPython 3.14 no task may begin while the thread has a current one, of any loop. 3.12 raises a KeyError without a current one.
     task = asyncio.current_task(loop) if _swap_current_task is not None else None
     if task is not None:
         _swap_current_task(loop, None)
@@ -56,7 +56,7 @@ def no_running_loop() -> Iterator[None]:
 
 
 class InlineExecutor:
-    """Runs jobs where they are submitted, one after another."""
+    """Runs jobs at once, one after another."""
 
     is_inline = True
     pause_seconds = 0.0  # `on_pause` is never called
@@ -78,14 +78,14 @@ class InlineExecutor:
         self.on_crowded: Callable[[], bool] | None = None  # never called: the event loop runs the app
 
     def submit(self, function: Callable[[Any], None], argument: Any) -> None:
-        """Run function(argument) now, or after the job that submits it."""
+        """Run function(argument) now, or after the submitting job."""
         self.jobs.append((function, argument))
         self.run()
 
     put_back = submit
 
     def run(self) -> None:
-        """Run the queued jobs, each from the app's call to its close(); return at once if a job calls this."""
+        """Run the queued jobs, each from the app's call to the close(); return at once in a call from a job."""
         if self._is_running:
             return
         self._is_running = True
@@ -98,7 +98,7 @@ class InlineExecutor:
             self._is_running = False
 
     def in_its_context(self, function: Callable[[], object]) -> Callable[[], object]:
-        """Return a function that calls this one later in the context of the running job, whose work it continues."""
+        """Return a function that calls this one later in the context of the running job, as a part of the job's work."""
         return function if self._context is None else functools.partial(self._call_within, self._context, function)
 
     def _call_within(self, context: contextvars.Context, function: Callable[[], object]) -> None:
@@ -119,6 +119,6 @@ class InlineExecutor:
         """Do nothing: there are no threads."""
 
     def on_forked(self) -> None:
-        """Run nothing more, in a child that the app has forked; see core/forks.py."""
+        """Run nothing more, in a child forked by the app; see core/forks.py."""
         self.jobs.clear()
         self.jobs.append((end_child, None))

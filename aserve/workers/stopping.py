@@ -1,4 +1,4 @@
-"""Ending the workers: the event loop waits for them.
+"""Ending the workers, under a wait of the event loop.
 
 Owns:     stop_workers.
 Thread:   event loop.
@@ -12,8 +12,8 @@ import asyncio
 from .executor import Executor
 from .inline import InlineExecutor
 
-# How long workers may take to end when no time is left: busy ones, whose job may be almost done, and idle ones,
-# on a machine whose CPUs are busy (at a load of 9 on two CPUs, 0.1 s was too short). Guesses; usually milliseconds.
+# Time for the end of workers after the deadline: busy ones, with a job maybe almost done, and idle ones, on a machine with busy CPUs (at a load of
+# 9 on two CPUs, 0.1 s was too short). Guesses; usually milliseconds.
 BUSY_SECONDS = 0.1
 IDLE_SECONDS = 2.0
 LONGEST_PAUSE_SECONDS = 0.01
@@ -23,7 +23,7 @@ async def stop_workers(
     executor: Executor | InlineExecutor, loop: asyncio.AbstractEventLoop, deadline: float
 ) -> list[str]:
     """
-    Let the workers end when no job is queued any more; return the names of those left inside the app.
+    Let the workers end when no job is queued any more; return the names of workers left inside the app.
 
     Running requests are finished even if their clients have left, until `deadline` (loop time) or a little longer.
     """
@@ -38,5 +38,5 @@ async def stop_workers(
             break
         await asyncio.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-    await asyncio.sleep(0)  # one more iteration, for the functions that the last workers posted
+    await asyncio.sleep(0)  # one more iteration, for the last functions posted by workers
     return [*left, *executor.threads.stuck]  # without waiting for stuck workers

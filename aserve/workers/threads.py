@@ -1,8 +1,8 @@
 """The threads of an executor.
 
-Owns:     OwnThread; Watcher; WorkerThreads: which are at work, compensated or written off; their names and numbers.
+Owns:     OwnThread; Watcher; WorkerThreads: at work, compensated or written off; their names and numbers.
 Thread:   any, under one lock.
-Not here: their work, which of them sleep (executor.py); which of the compensated may continue (time_slices.py).
+Not here: the work and the sleep of workers (executor.py); the turns of compensated ones (time_slices.py).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ logger = logging.getLogger("aserve")
 
 class OwnThread(threading.Thread):
     """
-    A thread of ours that runs code of the app: the interpreter does not wait for it at exit, but for the threads that it starts.
+    A thread of ours with code of the app: the interpreter does not wait for this thread at exit, but for threads started here.
 
-    It starts as a daemon. Threads inherit that from the thread that makes them (threading.Thread), so `daemon` is False as soon
-    as it runs: a thread that a view starts is no daemon, as under any other server, and the interpreter waits for it.
+    Started as a daemon. Threads inherit the flag from their maker (threading.Thread), so `daemon` is False from the run on: a thread started by a
+    view is no daemon, as under any other server, and the interpreter waits for the thread.
     """
 
     def __init__(self, target: Callable[[], object], name: str) -> None:
@@ -33,7 +33,7 @@ class OwnThread(threading.Thread):
 
     @property
     def daemon(self) -> bool:  # type: ignore[override]
-        """Whether it has not begun to run: the interpreter reads this as it starts the thread, and threads made by this one later."""
+        """Whether the run has not begun: the interpreter reads this at the start, and threads made by this one later."""
         return not self._runs
 
     def run(self) -> None:
@@ -43,7 +43,7 @@ class OwnThread(threading.Thread):
 
 
 class Watcher(threading.Thread):
-    """A thread of ours that sleeps, looks, and sleeps again, and runs no code of the app: a daemon that `aserve stacks` leaves out."""
+    """A thread of ours that sleeps, looks, and sleeps again, without code of the app: a daemon left out of `aserve stacks`."""
 
     def __init__(self, target: Callable[[], object], name: str) -> None:
         super().__init__(target=target, name=name, daemon=True)
@@ -54,10 +54,10 @@ class WorkerCounts(NamedTuple):
 
     at_work: int = 0  # in a slot of --threads
     idle: int = 0  # of these: waiting for a request
-    compensated: int = 0  # slowed down by their readers: other threads have their slots (as in ForkJoinPool)
+    compensated: int = 0  # slowed down by readers: other threads have the slots (as in ForkJoinPool)
     stuck: int = 0  # written off, and not yet ended
     written_off: int = 0  # since the start
-    aside: int = 0  # serving WebSockets: other threads have their slots
+    aside: int = 0  # serving WebSockets: other threads have the slots
     lacking: int = 0  # of those allowed to be at work: wanted lately, and not started by the system
 
 
@@ -66,17 +66,17 @@ RETRY_SECONDS, LACK_SECONDS = 1.0, 60.0
 
 
 class WorkerThreads:
-    """At most `max_threads` at work, and at most `extra_threads` compensated, whose slots other threads have taken."""
+    """At most `max_threads` at work, and at most `extra_threads` compensated, with slots taken by other threads."""
 
     def __init__(self, work: Callable[[], None], max_threads: int, extra_threads: int) -> None:
         self._work = work
         self.max_threads = max_threads
         self._max_total = self._most = max_threads + extra_threads  # the first is less while the system starts no more
-        self._lacked_at = -LACK_SECONDS  # when it last refused one
+        self._lacked_at = -LACK_SECONDS  # time of the system's last refusal
         self._lock = threading.Lock()  # guards all below
         self.at_work: list[threading.Thread] = []
         self.compensated: dict[int, threading.Thread] = {}  # by identifier
-        self._aside: set[int] = set()  # the compensated ones that do not count towards `extra_threads`
+        self._aside: set[int] = set()  # the compensated ones outside the limit of `extra_threads`
         self._written_off: list[threading.Thread] = []
         self.written_off_count = 0  # since the start
         self._started_count = 0
@@ -92,7 +92,7 @@ class WorkerThreads:
         with self._lock:
             total = len(self.at_work) + self._compensated_count
             if self._max_total < self._most and time.monotonic() >= self._lacked_at + RETRY_SECONDS:
-                self._max_total = self._most  # it may have room again
+                self._max_total = self._most  # the system may have room again
             if len(self.at_work) >= self.max_threads or total >= self._max_total:
                 return False
             name = f"aserve-worker-{self._started_count + 1}"
@@ -115,7 +115,7 @@ class WorkerThreads:
         return False
 
     def compensate(self, thread_id: int) -> bool:
-        """Free the slot of a worker for another; False: too many are compensated, or it is not a worker."""
+        """Free the slot of a worker for another; False: too many are compensated, or the thread is no worker."""
         with self._lock:
             count = self._compensated_count
             if count < self._max_total - self.max_threads:
@@ -132,7 +132,7 @@ class WorkerThreads:
         return False
 
     def set_aside(self, thread_id: int) -> bool:
-        """Free the slot of a worker for another, beyond `extra_threads`; False: it is not a worker in a slot."""
+        """Free the slot of a worker for another, beyond `extra_threads`; False: the thread is no worker in a slot."""
         with self._lock:
             thread = self._take_out(thread_id)
             if thread is not None:
@@ -141,7 +141,7 @@ class WorkerThreads:
             return thread is not None
 
     def regain_slot(self, thread_id: int) -> bool:
-        """Count a compensated worker as at work again; False: its slot is taken, and it must end."""
+        """Count a compensated worker as at work again; False: the slot is taken, and the worker must end."""
         with self._lock:
             thread = self.compensated.pop(thread_id)
             self._aside.discard(thread_id)
@@ -163,7 +163,7 @@ class WorkerThreads:
             return False
 
     def write_off(self, thread_id: int) -> None:
-        """Free the slot of a thread that hangs, and count it as written off."""
+        """Free the slot of a hanging thread, and count the thread as written off."""
         with self._lock:
             thread = self.compensated.pop(thread_id, None) or self._take_out(thread_id)
             if thread is not None:
@@ -178,7 +178,7 @@ class WorkerThreads:
         return None
 
     def counts(self, idle_count: int) -> WorkerCounts:
-        """Return how many workers there are of each kind; `idle_count` of those at work are idle."""
+        """Return the number of workers of each kind; `idle_count` of those at work are idle."""
         at_work = len(self.at_work)
         return WorkerCounts(
             at_work, min(idle_count, at_work), self._compensated_count, len(self.stuck), self.written_off_count,
@@ -197,7 +197,7 @@ class WorkerThreads:
 
     @property
     def stuck(self) -> list[str]:
-        """Names of the workers that were written off and have not ended."""
+        """Names of the workers written off and not yet ended."""
         return [thread.name for thread in self._written_off if thread.is_alive()]
 
     def name_of(self, thread_id: int) -> str:
@@ -205,7 +205,7 @@ class WorkerThreads:
         return next((thread.name for thread in self._all if thread.ident == thread_id), "a worker")
 
     def join(self, seconds: float) -> list[str]:
-        """Wait for all workers to end, at most this long; return the names of those that have not."""
+        """Wait for all workers to end, at most this long; return the names of the rest."""
         deadline = time.monotonic() + seconds
         threads = self._all
         for thread in threads:

@@ -1,20 +1,18 @@
-"""Time slices of the workers that have yielded their slots.
+"""Time slices of the workers without a slot.
 
-Owns:     TimeSlices: which workers may continue, which wait, for how long.
-Thread:   two, under banners: workers wait for slices, the event loop checks that they move.
-Not here: yielding a slot, and giving it to another worker (executor.py).
+Owns:     TimeSlices: the workers in a slice, the workers in a wait, the length.
+Thread:   two, under banners: workers wait for slices, the event loop checks for progress.
+Not here: yielding a slot, and giving the slot to another worker (executor.py).
 
-A response that outruns its reader goes to the disk as fast as the app makes it, and no
-client waits for it. If dozens of them computed at once, requests that a client is waiting
-for would hardly get the GIL. So:
+A response faster than the reader goes to the disk as fast as the app makes it, and no client waits for the response. If dozens of such workers
+computed at once, requests with a waiting client would hardly get the GIL. So:
 
-- One such worker runs at a time, and the next after SLICE_SECONDS. While they block instead
-  of computing, as many run at once as there are workers beside them.
+- One such worker runs at a time, and the next after SLICE_SECONDS. While they block instead of computing, as many run at once as there are workers
+  beside them.
 - While requests wait for a worker, no slice begins (`is_paused`).
-- But when no slice has begun for SLICE_SECONDS, the loop begins one: a thread that waits
-  may hold a resource that all others need, such as a connection of the app's pool. Still, no
-  more of them compute than there are workers. A slice older than STALE_SECONDS is taken for
-  blocked, and does not count.
+- But when no slice has begun for SLICE_SECONDS, the loop begins one: a waiting thread may hold a resource needed by all others, such as a
+  connection of the app's pool. Still, no more of them compute than there are workers. A slice older than STALE_SECONDS is taken for blocked, and
+  does not count.
 """
 
 from __future__ import annotations
@@ -25,21 +23,21 @@ import time
 
 from .cpu import CpuMeter
 
-# How long a slice lasts: some hundred pieces, so that few of them pay for the switch. Guess.
+# The length of a slice: some hundred pieces, to spread the cost of a switch. Guess.
 SLICE_SECONDS = 0.020
-# How long a slice counts: one that has not ended by then blocks inside the app, or never ends. Guess.
+# A slice counts for so long: a slice without an end by then blocks inside the app, or never ends. Guess.
 STALE_SECONDS = 1.0
 
 
 class TimeSlices:
-    """Lets a few of many threads run at a time, in the order in which they came."""
+    """Lets a few of many threads run at a time, in order of arrival."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, max_running: int) -> None:
         self._loop = loop
         self._max_running = max_running
         self._lock = threading.Lock()  # guards all below
         self._running: dict[int, float] = {}  # by thread: until when, in monotonic time
-        self._waiting: dict[int, threading.Lock] = {}  # by thread, in order; the lock's release begins its slice
+        self._waiting: dict[int, threading.Lock] = {}  # by thread, in order; a release of the lock begins the slice
         self._begun_count = 0
         self._seen_count = 0  # `_begun_count` at the loop's last check
         self.is_paused = False  # until `resume`
@@ -51,7 +49,7 @@ class TimeSlices:
 
     def wait_for_slice(self, thread_id: int, is_queue: bool) -> None:
         """
-        Wait for a time slice, unless the calling thread has one that is not over, or no other thread waits.
+        Wait for a time slice, unless the calling thread still has one, or no other thread waits.
 
         `is_queue`: requests wait for a worker. Then no slice begins until `resume` is called.
         """
@@ -70,7 +68,7 @@ class TimeSlices:
     def _start_watch(self) -> bool:
         try:
             self._loop.call_soon_threadsafe(self._check_later)
-        except RuntimeError:  # the loop is closed: this worker was abandoned, and its result is not needed
+        except RuntimeError:  # the loop is closed: this worker was abandoned, and the result is not needed
             self._begin_all()
             return False
         return True
@@ -89,12 +87,12 @@ class TimeSlices:
 
     @property
     def running(self) -> list[int]:
-        """The threads that have a slice."""
+        """The threads in a slice."""
         return list(self._running)
 
     @property
     def waiting(self) -> list[int]:
-        """The threads that wait for a slice, in order."""
+        """The threads in a wait for a slice, in order."""
         return list(self._waiting)
 
     def end_slice(self, thread_id: int) -> None:
@@ -109,7 +107,6 @@ class TimeSlices:
 
     @property
     def _running_count(self) -> int:
-        """Slices that are not stale."""
         since = time.monotonic() - STALE_SECONDS
         return sum(until >= since for until in self._running.values())
 
@@ -141,7 +138,7 @@ class TimeSlices:
                 self._begin_slice()
             self._seen_count = self._begun_count
             self._is_watched = is_watched = bool(self._waiting)
-        if is_watched:  # not the attribute: a worker that came meanwhile starts its own watch
+        if is_watched:  # not the attribute: a worker may start a watch meanwhile
             self._check_later()
 
     def stop(self) -> None:
