@@ -1,4 +1,4 @@
-"""Between an exchange and the app: PEP 3333, and the steps that an exchange takes before the app."""
+"""Between an exchange and the app: PEP 3333, and the steps of an exchange before the app."""
 
 from .gateway import FileResponse, FileWrapper, Gateway, Reply, WSGIApp
 

@@ -1,6 +1,6 @@
-"""A response that C has begun (connections/lane/native.py), and Python goes on with.
+"""A response begun in C (connections/lane/native.py), and continued by Python.
 
-Owns:     BegunResponse, which takes over C's state of the response; Rest, the rest of the iterable that the app returned.
+Owns:     BegunResponse, which takes over C's state of the response; Rest, the rest of the app's iterable.
 Thread:   a worker; `adopt` also on the event loop, before any other code has the response.
 Spec:     PEP 3333.
 Not here: C's part (native/stream.c), the other methods (response.py), sending both (gateway.py).
@@ -15,18 +15,16 @@ from .response import Response
 
 
 class BegunResponse(Response):
-    """A response that an app has begun in C."""
-
     __slots__ = ("returned", "unsent")
 
     returned: Any  # by the app
-    unsent: bytes  # octets given to the socket that it has not taken
+    unsent: bytes  # octets given to the socket, and not taken
 
     def adopt(self, head: bytes, code: int, length: int, sent_bytes: int, is_full: bool) -> None:
         """
-        Take over the arguments of start_response, which C has checked (native/head.c).
+        Take over the arguments of start_response, checked in C (native/head.c).
 
-        `length`: -1 without Content-Length. `sent_bytes`: octets of the body that are out; -1: not even the head is.
+        `length`: -1 without Content-Length. `sent_bytes`: octets of the body sent; -1: not even the head is out.
         `is_full`: all of the response is out.
         """
         self._head, self.code, self._length = head, code, length
@@ -51,7 +49,7 @@ class BegunResponse(Response):
 
 
 class Rest:
-    """The rest of an iterable of which C has begun to send pieces."""
+    """The rest of an iterable after the first pieces were sent in C."""
 
     __slots__ = ("_exc", "_is_closed", "_iterable", "_iterator", "_taken")
 
@@ -59,14 +57,14 @@ class Rest:
         self, iterable: Iterable[bytes], iterator: Iterator[bytes] | None, taken: tuple[Any, ...],
         exc: BaseException | None, is_closed: bool,
     ) -> None:  # fmt: skip
-        """`iterator`: None if it has ended. `taken`: its items that are not sent. `exc`: raised by it, or by close()."""
+        """`iterator`: None after the end. `taken`: items not yet sent. `exc`: raised by the iterator, or by close()."""
         self._iterable, self._iterator = iterable, iterator
         self._taken = list(taken)
         self._exc, self._is_closed = exc, is_closed
 
     def __iter__(self) -> Iterator[bytes]:
         if self._iterator is None and not self._is_closed:
-            self._raise()  # from its own __iter__: a StopIteration from there is no end
+            self._raise()  # from the iterator's own __iter__: a StopIteration from there is no end
         return self
 
     def __next__(self) -> bytes:
@@ -79,7 +77,7 @@ class Rest:
         return next(self._iterator)
 
     def close(self) -> None:
-        """Close the iterable, unless C has closed it; then raise what that close() raised."""
+        """Close the iterable, unless closed in C; then raise the exception of that close()."""
         if self._is_closed:
             self._raise()
             return
@@ -93,4 +91,4 @@ class Rest:
             if exc is not None:
                 raise exc
         finally:
-            del exc  # or its traceback would be a cycle
+            del exc  # or the traceback would be a cycle

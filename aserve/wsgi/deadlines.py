@@ -1,43 +1,33 @@
 """Deadlines of requests: `--request-timeout`.
 
-Owns:     when the app got each exchange, and what happens when that is too long
-          ago: the log line with the worker's stack; RequestTimeout, raised in the
-          worker (an interrupt); writing off a worker that does not come back.
-Thread:   two, under banners: workers run the app, the event loop checks once a
-          second.
-Not here: the answers (gateway.py makes the 504 of an interrupted worker, connections/loop/wire_loop.py
-          that of one written off), replacing a thread
-          (workers/executor.py), raising an exception in it (workers/interrupt.py).
+Owns:     the time of each exchange with the app, and the steps after too long a time: the log line with the worker's stack; RequestTimeout, raised
+          in the worker (an interrupt); writing off a worker that does not come back.
+Thread:   two, under banners: workers run the app, the event loop checks once a second.
+Not here: the answers (gateway.py makes the 504 of an interrupted worker, connections/loop/wire_loop.py the 504 of a worker written off), replacing
+          a thread (workers/executor.py), raising an exception there (workers/interrupt.py).
 
-An interrupt may hit between any two bytecodes. In aserve's own code it would leave
-a lock taken or a job lost. So it must hit only while the app's own code runs; calls
-from the app into aserve do not count. Two tokens say where a worker is:
+An interrupt may hit between any two bytecodes. In aserve's own code an interrupt would leave a lock taken or a job lost. So interrupts must hit
+only while the app's own code runs; calls from the app into aserve do not count. Two tokens say where a worker is:
 
 `_interruptible`
-          is a list of one item, since `append` and `pop` are atomic. It is there
-          while the worker is inside the app. The loop takes it to
-          interrupt the worker, once for each exchange, and never puts it back. The
-          worker takes it when it leaves the app. If it gets the token, no interrupt
-          can come any more. If the loop has it, the worker waits until the interrupt
-          has been made, and retracts it if it has not hit by then. It may also hit while
-          the worker waits; there is no second one. So a `try` around `_disarm` is enough.
+          is a list of one item, since `append` and `pop` are atomic. The item is there while the worker is inside the app. The loop takes the item
+          to interrupt the worker, once for each exchange, and never puts the item back. The worker takes the item when leaving the app. With the
+          item in the worker's hand, no interrupt can come any more. With the item in the loop's hand, the worker waits until the interrupt has been
+          made, and retracts an interrupt that has not hit by then. A hit may also come while the worker waits; there is no second one. So a `try`
+          around `_disarm` is enough.
 `_ownership`
-          is a lock, of the exchange itself; the worker holds it while it is outside the
-          app. The loop takes it to write a worker
-          off, and then answers. A worker that leaves the app and does not get it
-          drops its result and ends (WrittenOff). Workers take it and let it go
+          is a lock, of the exchange itself; the worker holds the lock while outside the app. The loop takes the lock to write a worker off, and
+          then answers. A worker that leaves the app without the lock drops the result and ends (WrittenOff). Workers take the lock and let it go
           only where no interrupt can come.
 
-The app's code may run in a worker that is outside the app: a finalizer, between any two
-bytecodes of ours, and it may call into aserve. It must wait for nothing that this very worker
-holds. So the lock is reentrant; and before the loop takes the other token, it sets
-`_is_claimed`: a worker that finds neither has taken the token itself.
+The app's code may run in a worker outside the app: a finalizer, between any two bytecodes of ours, maybe with a call into aserve. The finalizer
+must wait for nothing held by this very worker. So the lock is reentrant; and before the loop takes the first token, the loop sets `_is_claimed`: a
+worker that finds neither has taken the token itself.
 
-A plain request in C (native/) has no Run before it is promoted. Once a second plain requests
-that may be late are promoted first, and their Runs begin in the middle of the app (`begun`).
+A plain request in C (native/) has no Run before the promotion. Once a second plain requests near the deadline are promoted first, and their Runs
+begin in the middle of the app (`begun`).
 
-Without --request-timeout none of this runs: the gateway calls the app itself, and
-not the wrapper of `Deadlines.timed`.
+Without --request-timeout none of this runs: the gateway calls the app itself, and not the wrapper of `Deadlines.timed`.
 """
 
 from __future__ import annotations
@@ -67,17 +57,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("aserve")
 
-# How long an interrupted worker may take for its finally blocks: as long as --request-timeout, but at most this. Guess.
+# Time of an interrupted worker for finally blocks: as long as --request-timeout, but at most this. Guess.
 GRACE_SECONDS = 5.0
-# How long a worker whose request body was refused has until the 504 is out; after that it must be waiting for its client elsewhere. Guess.
+# Time of a worker with a refused request body until the 504 is out; after that the worker must be waiting for the client elsewhere. Guess.
 ANSWER_SECONDS = 2.0
 
 _get_ident = threading.get_ident
 
 
 class Deadlines:
-    """The deadlines of one server's requests."""
-
     def __init__(self, seconds: float, executor: Executor, max_stuck: int, on_failing: Callable[[str], None]) -> None:
         self._seconds = seconds
         self._grace_seconds = min(seconds, GRACE_SECONDS)
@@ -85,9 +73,9 @@ class Deadlines:
         self._max_stuck = max_stuck
         self._on_failing = on_failing  # called with the reason, when too many are stuck
         self._interrupt, self.retract = find_interrupt()
-        self.runs: dict[int, Run] = {}  # by thread: the exchange that runs in the app there
+        self.runs: dict[int, Run] = {}  # by thread: the exchange in the app there
         self._stuck: dict[int, Run] = {}  # by thread: written off and still inside the app
-        # Promotes plain requests that arrived before a time.monotonic(), so that they get their runs (connections/lane/native.py).
+        # Promotes plain requests older than a time.monotonic(), for the sake of their runs (connections/lane/native.py).
         self.promote_older: Callable[[float], object] = lambda arrived_before: None
         self._timed: WSGIApp | None = None
         self._app: WSGIApp | None = None
@@ -95,7 +83,7 @@ class Deadlines:
     # --- called on the event loop ---
 
     def timed(self, app: WSGIApp) -> WSGIApp:
-        """Return a WSGI app that calls `app`, and times it."""
+        """Return a WSGI app that calls `app`, under the clock."""
 
         def timed(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
             run = Run(self, start_response.__self__.exchange)
@@ -114,11 +102,11 @@ class Deadlines:
         return self._timed
 
     def untimed(self, app: WSGIApp) -> WSGIApp | None:
-        """Return the app inside of `timed`, for C to call and time; None: another wrapper is in front of it."""
+        """Return the app inside of `timed`, for a call and a clock in C; None: another wrapper is in front."""
         return self._app if app is self._timed else None
 
     def on_second(self) -> None:
-        """Interrupt exchanges that take too long, and write off workers that do not come back; called once a second."""
+        """Interrupt exchanges after their time, and write off workers that do not come back; called once a second."""
         now = time.monotonic()
         self.promote_older(now - self._seconds)
         for run in self.runs.copy().values():  # workers add theirs meanwhile
@@ -129,11 +117,11 @@ class Deadlines:
                 self._write_off(run, now)
 
     def _interrupt_or_unblock(self, run: Run, now: float) -> None:
-        """Interrupt a worker inside the app, or end its wait for its client; log it."""
+        """Interrupt a worker inside the app, or end a wait for the client; log the step."""
         text = f"the app took longer than {self._seconds:g} s (--request-timeout)"
         if not run.take_interruptible():
-            # The worker is in a call from the app into aserve, or between two pieces: it waits for its
-            # client, and that wait can be ended without an interrupt. Or it is just leaving the app.
+            # The worker is in a call from the app into aserve, or between two pieces: a wait for the client, to be ended without an interrupt. Or
+            # the worker is just leaving the app.
             body = run.exchange.body
             if run.refused_at is None and isinstance(body, LiveBody) and not body.is_complete:
                 run.exchange.keep_alive = False
@@ -162,7 +150,7 @@ class Deadlines:
         )
 
     def _write_off(self, run: Run, now: float) -> None:
-        """Answer for a worker that does not return, and put another in its place."""
+        """Answer for a worker that does not return, and put another in the worker's place."""
         if not run.take_ownership():
             return  # in aserve's own code, or leaving the app: soon done
         name = self._executor.threads.name_of(run.thread_id)
@@ -185,7 +173,7 @@ class Deadlines:
             self._on_failing(f"as many workers are stuck inside the app as --max-stuck allows: {len(self._stuck)}")
 
     def forget(self, exchange: Exchange) -> None:
-        """Stop timing an exchange: it has become a WebSocket."""
+        """Stop timing an exchange: now a WebSocket."""
         for thread_id, run in self.runs.copy().items():
             if run.exchange is exchange:
                 self.runs.pop(thread_id, None)
@@ -194,26 +182,26 @@ class Deadlines:
 
     def begun(self, exchange: Exchange, thread_id: int, since: float, is_inside: bool) -> Run:
         """
-        Return the run of an exchange that has begun in C, for its engine to put into `runs`.
+        Return the run of an exchange begun in C, for the engine to put into `runs`.
 
-        `is_inside`: its worker is inside the app, and not in a call from the app into aserve.
+        `is_inside`: the worker is inside the app, and not in a call from the app into aserve.
         """
         run = Run(self, exchange, thread_id, since)
         if is_inside:
             run._interruptible.append(None)
         return run
 
-    # --- called in a child that the app has forked ---
+    # --- called in a child forked by the app ---
 
     def on_forked(self) -> None:
-        """Free a worker that waits for an interrupt: no thread makes one here."""
+        """Free a worker in a wait for an interrupt: no thread makes one here."""
         for run in self.runs.values():
             run.is_interrupted = run.is_over = True
 
     # --- called from a worker ---
 
     def on_return(self, run: Run) -> None:
-        """Log that a worker that was written off has returned."""
+        """Log the return of a worker written off."""
         self._stuck.pop(run.thread_id, None)
         logger.warning(
             "%s: its worker, which was written off, has come back from the app after %.1f s; its result is dropped, "
@@ -223,7 +211,7 @@ class Deadlines:
 
 
 class Run:
-    """One exchange while the app runs it, in one worker."""
+    """One exchange in the app, in one worker."""
 
     __slots__ = (
         "_deadlines", "_interruptible", "_is_claimed", "_ownership", "exchange", "interrupted_at", "is_interrupted",
@@ -236,10 +224,10 @@ class Run:
         self.exchange = exchange
         self.thread_id = thread_id or _get_ident()
         self._interruptible: list[None] = []
-        self._is_claimed = False  # the loop has the token, or is just looking for it
+        self._is_claimed = False  # the loop has the token, or is just looking
         self._ownership = threading.RLock()
         self.interrupted_at: float | None = None  # monotonic time; the loop's
-        self.refused_at: float | None = None  # the same, of its request's body
+        self.refused_at: float | None = None  # the same, of the request's body
         self.is_interrupted = False  # the interrupt is made
         self.is_written_off = False
         self.is_over = False
@@ -258,7 +246,7 @@ class Run:
         return is_taken
 
     def take_ownership(self) -> bool:
-        """Take the exchange from its worker; False: the worker is not inside the app."""
+        """Take the exchange from the worker; False: the worker is not inside the app."""
         return self._ownership.acquire(blocking=False)
 
     # --- called from the worker ---
@@ -268,15 +256,15 @@ class Run:
         self.is_over = True
         runs = self._deadlines.runs
         if runs.get(self.thread_id) is self:
-            runs.pop(self.thread_id, None)  # the loop may take it out meanwhile: `Deadlines.forget`
+            runs.pop(self.thread_id, None)  # the loop may take the run out meanwhile: `Deadlines.forget`
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """
         Call a function of the app; only here can an interrupt hit.
 
         Raises:
-            RequestTimeout: an interrupt ended it.
-            WrittenOff: it returned too late.
+            RequestTimeout: an interrupt ended the call.
+            WrittenOff: the return came too late.
             BaseException: any exception of the app.
         """
         is_back = False
@@ -285,7 +273,7 @@ class Run:
         try:
             try:
                 self._give_ownership()
-                if not self.is_interrupted:  # otherwise this worker has had its one interrupt
+                if not self.is_interrupted:  # otherwise this worker has had the one interrupt
                     self._interruptible.append(None)
                 result = function(*arguments)
                 is_back = True
@@ -298,10 +286,10 @@ class Run:
                 result, None if is_back else fault
             )  # an interrupt that came too late has done no harm
         finally:
-            fault = None  # or it would hold the frame that holds it
+            fault = None  # or a frame would hold itself
 
     def come_back(self, result: Any, fault: BaseException | None) -> Iterable[bytes]:
-        """Do the end of `call` for an app that C has called, where no interrupt can come any more; return what `pass_out` returns."""
+        """Do the end of `call` for an app called in C, where no interrupt can come any more; return the result of `pass_out`."""
         try:
             iterable = self._take_back(result, fault)
         except BaseException:
@@ -312,14 +300,14 @@ class Run:
         return self.pass_out(iterable)
 
     def pass_out(self, iterable: Any) -> Iterable[bytes]:
-        """Return the app's iterable for the gateway: timed, unless iterating it runs no code of the app."""
+        """Return the app's iterable for the gateway: timed, unless the iteration runs no code of the app."""
         if is_inert(iterable):
             self.end()
             return iterable  # type: ignore[no-any-return]
         return TimedIterable(self, iterable)
 
     def _take_back(self, result: Any, fault: BaseException | None) -> Any:
-        """Return the app's result, or raise its exception; no interrupt can come here."""
+        """Return the app's result, or raise the app's exception; no interrupt can come here."""
         if not self._regain_ownership():
             self._drop(result)
         if fault is None:
@@ -329,10 +317,10 @@ class Run:
                 raise RequestTimeout from fault  # the app has turned the interrupt into another exception
             raise fault
         finally:
-            fault = None  # or it would hold the frame that holds it
+            fault = None  # or a frame would hold itself
 
     def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `function`, one of ours, for the app to call: no interrupt hits it, and the loop cannot write its worker off."""
+        """Return `function`, one of ours, for the app to call: no interrupt hits inside, and the loop cannot write the worker off."""
 
         def guarded(*arguments: Any) -> Any:
             if self.is_over:
@@ -355,7 +343,7 @@ class Run:
         return guarded
 
     def guard_start(self, start_response: Callable[..., Any]) -> Callable[..., Any]:
-        """Return start_response guarded; the write() that it returns is guarded, too."""
+        """Return start_response guarded; the returned write() is guarded, too."""
         guarded = self.guard(start_response)
 
         def start(status: str, headers: Any, exc_info: Any = None) -> Callable[[bytes], None]:
@@ -365,7 +353,7 @@ class Run:
 
     def _disarm(self) -> bool:
         """
-        Become uninterruptible; False: this worker was so before, or its interrupt was made, and is over.
+        Become uninterruptible; False: the worker was so before, or an interrupt was made, and is over.
 
         Raises:
             RequestTimeout: the interrupt hit just now.
@@ -383,7 +371,7 @@ class Run:
         try:
             self._ownership.release()
         except RuntimeError:
-            pass  # the loop has taken it from this worker
+            pass  # the loop has taken the token from this worker
 
     def _refuse_to_wait(self) -> None:
         """
@@ -398,7 +386,7 @@ class Run:
             raise AppError("a finalizer called the response of another request between two calls of the app")
 
     def _regain_ownership(self, before_wait: Callable[[], object] = int) -> bool:
-        """Take the exchange back, where no interrupt comes; False: the loop has answered it, or it is over. `before_wait` may raise."""
+        """Take the exchange back, where no interrupt comes; False: the loop has answered, or the exchange is over. `before_wait` may raise."""
         while not self._ownership.acquire(blocking=False):
             if self.is_written_off or self.is_over:
                 return False
@@ -407,7 +395,7 @@ class Run:
         return True
 
     def _drop(self, result: Any) -> None:
-        """Close a result that is not needed, since the loop has answered; raise WrittenOff."""
+        """Close a useless result, since the loop has answered; raise WrittenOff."""
         self._deadlines.on_return(self)
         try:
             close = getattr(result, "close", None)
@@ -419,7 +407,7 @@ class Run:
 
 
 class GuardedResponse:
-    """The app's handle on a response that C has begun."""
+    """The app's handle on a response begun in C."""
 
     __slots__ = ("early_hints", "start_response", "write")
 
@@ -462,7 +450,7 @@ class TimedIterable:
 
 
 class GuardedBody:
-    """A live body for the app to read: no interrupt hits while it waits for its client."""
+    """A live body for the app to read: no interrupt hits during a wait for the client."""
 
     def __init__(self, body: LiveBody, run: Run) -> None:
         self.read = run.guard(body.read)
@@ -475,8 +463,8 @@ class GuardedBody:
 
 
 def _calls_of(thread_id: int) -> list[Call]:
-    """Return the calls of the app in which a thread is."""
-    # The frames around them are ours, and always the same.
+    """Return a thread's calls of the app."""
+    # The frames around the app's are ours, and always the same.
     around = (Run.call.__code__, *WORKING)
     frames = outer_frames(sys._current_frames().get(thread_id))
     return calls_of(takewhile(lambda frame: frame.f_code not in around, frames))

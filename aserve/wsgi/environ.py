@@ -1,11 +1,10 @@
 """From the vars block to the environ of PEP 3333.
 
-Owns:     the base environ of a listener, and the copy that each exchange gets; a cache of field sections.
+Owns:     the base environ of a listener, and a copy for each exchange; a cache of field sections.
 Thread:   `build_base_environ` on the event loop, once a listener;
           `build_environ` in several workers at once: each step on the cache is one operation of a dict.
 Spec:     PEP 3333 "environ Variables"; RFC 3875 section 4.1.
-Not here: names, HTTP_ prefixes, and fields that never pass (cparsers/vars.c), wsgi.early_hints
-          (response.py), FileWrapper (gateway.py).
+Not here: names, HTTP_ prefixes, and fields stopped early (cparsers/vars.c), wsgi.early_hints (response.py), FileWrapper (gateway.py).
 """
 
 from __future__ import annotations
@@ -22,19 +21,20 @@ Environ = dict[str, Any]
 
 # Lenient: some proxies send ws and wss for a WebSocket request.
 SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
-# RFC 3875 4.1: variables that an app may rely on, for front servers that do not send them. HTTP's parsers always write these.
+# RFC 3875 4.1: variables guaranteed to an app, for front servers that omit them. HTTP's parsers always write these.
 REQUEST_DEFAULTS = {"REQUEST_METHOD": "GET", "QUERY_STRING": "", "SERVER_PROTOCOL": "HTTP/1.1"}
 REQUEST_LINE_PARTS = 2 * REQUEST_LINE_COUNT
-# A cache by field section, as it stands in the vars: a client sends the same section with each request, but for the request's own
-# pairs. The values: the base, and the environ begun from it the last time, both None before the second; and the section's pairs.
-# With a cached section an environ costs 9,100 instructions with Host alone, 11,200 with the thirteen fields of a browser, 10,000 with
+# A cache by field section, in the text of the vars: a client sends the same section with each request, but for the request's own pairs. The values:
+# the base, and the environ last begun from the base, both None before the second; and the section's pairs.
+# With a cached section an environ costs 9,100 instructions with Host alone, 11,200 with the thirteen fields of a browser, 10,000 with nginx's
+# fields; without, 21,700 and 43,500 (2026-11-23, callgrind, Debian's CPython 3.11).
 # nginx's fields; without, 21,700 and 43,500 (2026-11-23, callgrind, Debian's CPython 3.11).
 KnownFields = tuple[Any, Any, Any]
 UNKNOWN: KnownFields = (None, None, None)
 known_fields: dict[str, KnownFields] = {}
 _KNOWN_MAX = 256
-_KNOWN_FIELDS_SIZE = 2048  # longer ones are not kept: 512 KiB at most, and five times as much for their values
-# A section is not kept if it has a name with one of these ends: credentials, and fields that differ in each request.
+_KNOWN_FIELDS_SIZE = 2048  # longer ones are not kept: 512 KiB at most, and five times as much for the values
+# A section with a name of such an end is not kept: credentials, and fields with a new value in each request.
 _NEVER_KEPT = ("AUTHORIZATION\0", "REQUEST_ID\0", "TRACEPARENT\0")
 # One name more than the number at which CPython doubles the room of a dict, to 42 names.
 ROOM = 22
@@ -74,9 +74,7 @@ def build_base_environ(
     file_wrapper: Any,
 ) -> Environ:
     """
-    Return the part that every environ of one listener shares.
-
-    It has room for the names of a request; see _make_room.
+    Return the common part of every environ of one listener, with room for the names of a request; see _make_room.
     """
     tls = {"HTTPS": "on"} if scheme == "https" else {}
     base = BaseEnviron(
@@ -116,8 +114,8 @@ def _make_room(base: Environ) -> None:
     """
     Let copies take the names of a request without growing.
 
-    In CPython a copy of a dict has as much room as the dict: hello takes 940 instructions of 67,000 less (2026-11-22, callgrind, 3.11).
-    Before 3.10 the copy of a subclass, as a base is, has only the room that it needs.
+    In CPython a copy of a dict has as much room as the dict: hello takes 940 instructions of 67,000 less (2026-11-22, callgrind, 3.11). Before 3.10
+    the copy of a subclass, such as a base, has room only for the present items.
     """
     fillers = [str(number) for number in range(ROOM - len(base))]  # str: a dict that had other keys stays slower
     base.update(dict.fromkeys(fillers))
@@ -162,14 +160,14 @@ def build_environ(exchange: Exchange) -> Environ:
     else:
         environ["wsgi.input"] = body.open()
         if body.is_chunked and not body.is_live:
-            # The framing is gone and the length is known: show it, as a front server would.
+            # The framing is gone and the length is known: show the length, as a front server would.
             environ.pop("HTTP_TRANSFER_ENCODING", None)
             environ["CONTENT_LENGTH"] = str(body.length)
     return environ
 
 
 def build_bodyless_environ(exchange: Exchange) -> Environ:
-    """Return the environ that the app would see, without the body: only the app may open that."""
+    """Return the environ of the app, without the body: only the app may open the body."""
     if exchange.body is None:
         return build_environ(exchange)
     bodyless = Exchange(exchange.vars, exchange.own_count)
@@ -191,7 +189,7 @@ def _begin_environ(exchange: Exchange, base: Environ, fields: str) -> Environ:
     environ.update(pairs if pairs is not None else _read_fields(fields))
     if exchange.is_from_front:
         _complete_front_environ(environ, base)
-    if pairs is not None and type(base) is BaseEnviron:  # a client's own base must not outlive its connection
+    if pairs is not None and type(base) is BaseEnviron:  # a client's own base must not outlive the connection
         known_fields[fields] = (base, environ.copy(), pairs)
     return environ
 
@@ -209,8 +207,8 @@ def _read_fields(fields: str) -> dict[str, str]:
 
 
 def _join_repeated(environ: Environ, vars: str) -> None:
-    # RFC 9110 5.2-5.3: the values of a repeated field, in order, separated by commas.
-    # RFC 6265 5.4: but cookies by semicolons. (Repeats that could smuggle are refused in C.)
+    # RFC 9110 5.2-5.3: the values of a repeated field, in order, separated by commas. RFC 6265 5.4: but cookies by semicolons. (Repeats with a
+    # danger of smuggling are refused in C.)
     seen: dict[str, str] = {}
     parts = iter(vars.split("\0"))
     for name, value in zip(parts, parts):
@@ -221,7 +219,7 @@ def _join_repeated(environ: Environ, vars: str) -> None:
 
 
 def _complete_front_environ(environ: Environ, base: Environ) -> None:
-    """Add the variables of PEP 3333 that a front server sends in another form or not at all."""
+    """Add the variables of PEP 3333 sent by a front server in another form or not at all."""
     get = environ.get
     https = get("HTTPS")
     if https and https.lower() in ("on", "1"):
@@ -239,14 +237,14 @@ def _complete_front_environ(environ: Environ, base: Environ) -> None:
 
 
 def _move_slash(environ: Environ) -> None:
-    """Take the last slash off SCRIPT_NAME: with PATH_INFO it is the URL's path (PEP 3333). Apache sends /app/ and /."""
+    """Take the last slash off SCRIPT_NAME: with PATH_INFO the two are the URL's path (PEP 3333). Apache sends /app/ and /."""
     environ["SCRIPT_NAME"] = environ["SCRIPT_NAME"].rstrip("/")
     if environ["PATH_INFO"][:1] != "/":
         environ["PATH_INFO"] = "/" + environ["PATH_INFO"]
 
 
 def _derive_path_info(environ: Environ) -> str:
-    """Return what follows SCRIPT_NAME in DOCUMENT_URI or REQUEST_URI: nginx's scgi_params have no PATH_INFO."""
+    """Return the part behind SCRIPT_NAME in DOCUMENT_URI or REQUEST_URI: nginx's scgi_params have no PATH_INFO."""
     target: str = environ.get("SCRIPT_FILENAME", "")
     if target.startswith(APACHE_SCGI):
         return _split_script_name(environ, target[len(APACHE_SCGI) :])
@@ -262,7 +260,7 @@ APACHE_SCGI = "proxy:scgi://"
 
 
 def _split_script_name(environ: Environ, target: str) -> str:
-    """Cut PATH_INFO off SCRIPT_NAME, which is the whole path with mod_proxy_scgi; return it."""
+    """Cut PATH_INFO off SCRIPT_NAME, with mod_proxy_scgi the whole path; return PATH_INFO."""
     whole: str = environ["SCRIPT_NAME"]
     path = unquote("/" + target.partition("/")[2].lstrip("/"), "latin-1")
     if not whole.endswith(path):
@@ -272,7 +270,7 @@ def _split_script_name(environ: Environ, target: str) -> str:
 
 
 def strip_script_name(script_name: str, path: str) -> str:
-    """Return the path below the mount point; the whole path if it is not below it."""
+    """Return the path below the mount point; the whole path if elsewhere."""
     script_name = script_name.rstrip("/")
     if script_name and (path == script_name or path.startswith(script_name + "/")):
         return path[len(script_name) :]

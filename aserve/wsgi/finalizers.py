@@ -1,12 +1,12 @@
-"""Calls of the app into aserve that must not wait: of finalizers, weak references' callbacks and signal handlers.
+"""Calls of the app into aserve without a wait: of finalizers, weak references' callbacks and signal handlers.
 
 Owns:     refuse_inside.
 Thread:   any.
-Spec:     PEP 3333; Python's data model, `object.__del__`: it may run in any thread, between any two bytecodes of ours.
-Not here: the locks and waits (response.py, deadlines.py, connections/, workers/); those of the uwsgi module (compat/uwsgi_api/locks.py).
+Spec:     PEP 3333; Python's data model, `object.__del__`: may run in any thread, between any two bytecodes of ours.
+Not here: the locks and waits (response.py, deadlines.py, connections/, workers/); the uwsgi module's (compat/uwsgi_api/locks.py).
 
-Such a call may come within code of ours that holds a lock, or on the event loop's thread, for which a worker waits. If it took a lock, or
-waited for a worker or the loop, it could wait for ever, and with it the whole process.
+Such a call may come within code of ours under a lock, or on the event loop's thread, during a wait of a worker for the loop. By taking a lock, or
+by a wait for a worker or the loop, the call could wait for ever, and with it the whole process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CALLS_APP = {("aserve.wsgi.gateway", None), ("aserve.connections.connection", "r
 
 def refuse_inside(loop: Any, called: dict[str, Any] | None = None) -> None:
     """
-    Refuse the app's call if it has interrupted code of ours; `called`: the globals of the module that the app calls, if that is not the caller.
+    Refuse the app's call if inside code of ours; `called`: the globals of the called module, if not the caller's.
 
     Raises:
         AppError: this is the thread of `loop`, the server's, outside the app, or a thread within code that may hold a lock.

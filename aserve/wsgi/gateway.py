@@ -1,7 +1,6 @@
 """Run the app for one exchange (PEP 3333).
 
-Owns:     calling the app, iterating and closing what it returns, turning its
-          failures into a 500 or an aborted connection.
+Owns:     calling the app, iterating and closing the app's iterable, turning the app's failures into a 500 or an aborted connection.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     PEP 3333.
 Not here: checks and framing of the response (response.py), threads
@@ -10,14 +9,12 @@ Not here: checks and framing of the response (response.py), threads
 `Gateway.respond` returns one of
     bytes                the whole response
     (bytes, bytes)       the whole response, head and a large body
-    FileResponse         a head, then octets of a file, which the server sends without a worker
-    Iterator[bytes]      a response in pieces, to be sent as they come; a caller
-                         that does not exhaust it must close it
-Before it calls the app it asks each `Before` of its listener, in their order: request_id.py is one. The first that returns a reply
-answers in the app's place.
+    FileResponse         a head, then octets of a file, sent by the server without a worker
+    Iterator[bytes]      a response in pieces, to be sent as they come; a caller must exhaust or close the iterator
+Before the call of the app each `Before` of the listener comes, in order: request_id.py is one. The first reply answers in the app's place.
 
-It raises nothing but WrittenOff (deadlines.py). The iterator may also raise ResponseTruncated
-and ClientDisconnected: the response cannot be finished.
+Only WrittenOff (deadlines.py) may leave `respond`. The iterator may also raise ResponseTruncated and ClientDisconnected: the response cannot be
+finished.
 """
 
 from __future__ import annotations
@@ -60,7 +57,7 @@ SYSTEM_FILES = (io.BufferedReader, io.BufferedRandom, io.FileIO)
 
 
 class FileWrapper:
-    """wsgi.file_wrapper: an iterable over a file, which the server recognises and sends itself."""
+    """wsgi.file_wrapper: an iterable over a file, recognised and sent by the server itself."""
 
     def __init__(self, filelike: BinaryIO, blksize: int = 65536) -> None:
         self.filelike = filelike
@@ -70,17 +67,16 @@ class FileWrapper:
         while True:
             chunk = self.filelike.read(self.blksize)
             if not chunk:
-                return  # any false value ends it, as in PEP 3333's own
+                return  # any false value is the end, as in PEP 3333's own
             yield chunk
 
     def close(self) -> None:
-        """Close the file, if it can be closed."""
         close = getattr(self.filelike, "close", None)
         if close is not None:
             close()
 
     def extent(self) -> tuple[BinaryIO, int, int] | None:
-        """Return a regular file, the offset and the octets left in it; None for anything else."""
+        """Return a regular file, the offset and the octets left; None for anything else."""
         file = _system_file(self.filelike)
         if file is None:
             return None
@@ -96,10 +92,10 @@ class FileWrapper:
 
 def _system_file(filelike: Any) -> BinaryIO | None:
     """
-    Return the system's file whose octets read() returns; None if read() may return others.
+    Return the system's file with the octets of read(); None if read() may return other octets.
 
-    An object that reads differently from its descriptor (gzip, a codec, a subclass, a wrapper that
-    decrypts) must be read. A wrapper whose read() is the file's own need not, such as Django's File.
+    An object that reads differently from the descriptor (gzip, a codec, a subclass, a decrypting wrapper) must be read. A wrapper with the file's
+    own read() need not, such as Django's File.
     """
     if type(filelike) is tempfile._TemporaryFileWrapper:
         filelike = filelike.file  # a wrapper that keeps the file open while its methods are in use
@@ -117,21 +113,21 @@ class FileResponse(NamedTuple):
     file: BinaryIO
     offset: int
     size: int  # octets to send
-    close: Callable[[], None]  # of the iterable, called afterwards; if it is the app's own, in a worker
+    close: Callable[[], None]  # of the iterable, called afterwards; the app's own runs in a worker
 
 
 Reply = Union[bytes, tuple[bytes, bytes], FileResponse, Iterator[bytes]]
-# Returns status, fields and body of the response for an exception of the app; None: a 500 that tells nothing.
+# Returns status, fields and body of the response for an exception of the app; None: a 500 without details.
 Explain = Callable[[Exchange, BaseException], Union[tuple[str, Headers, bytes], None]]
 
 
 class Before:
-    """A step that each exchange of a listener takes before the app."""
+    """A step of each exchange of a listener before the app."""
 
     __slots__ = ()
     # C does the same for a plain request (connections/lane/plain.py); no subclass of such a step may differ.
     is_done_in_c = False
-    # The step keeps data in Connection.term: no other client may get that Connection.
+    # The step keeps data in Connection.term: no other client may get the same Connection.
     keeps_term = False
 
     def before(self, exchange: Exchange) -> Reply | None:
@@ -140,8 +136,6 @@ class Before:
 
 
 class Gateway:
-    """Calls one app for the server."""
-
     __slots__ = ("_common_fields", "_name", "app", "before", "explain", "has_sendfile")
 
     def __init__(
@@ -160,7 +154,8 @@ class Gateway:
         self.explain = explain
 
     def respond(self, exchange: Exchange) -> Reply:
-        """Call the app, unless C has called it (connections/lane/native.py), or a step before it answers; return one of the forms listed above."""
+        """Call the app, unless C has called the app (connections/lane/native.py), or an earlier step answers; return one of the forms listed
+        above."""
         for step in self.before:
             reply = step.before(exchange)
             if reply is not None:
@@ -183,7 +178,7 @@ class Gateway:
                 body = iterable[0] if len(iterable) == 1 else _join(iterable)
                 if type(body) is bytes:
                     reply = response.complete(body)
-                    # Either this thread sees the lock, or the thread that makes it sees that the head is out.
+                    # Either this thread sees the lock, or the thread that makes the lock sees the head out.
                     if response.sending_lock is not None and not response.join_senders():
                         raise _mixed_writes_error()
                     if reply is not None:
@@ -202,7 +197,7 @@ class Gateway:
         return self._stream(exchange, response, iterable)
 
     def fail(self, exchange: Exchange, response: Response, exc: BaseException) -> Iterator[bytes]:
-        """Return the response in place of an app that has raised an exception."""
+        """Return the response for an app's exception."""
         if forked:
             self._end_if_forked(exc)
         return self._fail(exchange, response, exc)
@@ -251,7 +246,7 @@ class Gateway:
                 logger.error("%s raised %s in close()", self._name, type(exc).__name__, exc_info=exc)
 
     def _end_if_forked(self, exc: BaseException | None = None) -> None:
-        """End this process if it is a child that the app has forked."""
+        """End this process if forked by the app."""
         end_if_forked(self._common_fields.forked_count, exc)
 
     def _fail(self, exchange: Exchange, response: Response, exc: BaseException) -> Iterator[bytes]:
@@ -269,14 +264,14 @@ class Gateway:
         elif isinstance(exc, (AppError, ResponseTruncated)):
             exchange.has_app_failed = True
             log_failure(logger, "%s broke PEP 3333 at %s: %s", self._name, exchange.summary, exc, exc=exc)
-        elif not isinstance(exc, RequestTimeout):  # deadlines.py has logged that
+        elif not isinstance(exc, RequestTimeout):  # logged by deadlines.py
             exchange.has_app_failed = True
             log_failure(logger, "%s raised %s at %s", self._name, type(exc).__name__, exchange.summary, exc=exc)
         explained = None
         if isinstance(exc, RequestTimeout):
             exchange.end = TIMED_OUT
         if refusal is not None:
-            exchange.keep_alive = False  # it is unknown where the next request would begin
+            exchange.keep_alive = False  # the place of the next request is unknown
             exchange.end = TIMED_OUT if refusal.status == 504 else REFUSED
         elif isinstance(exc, RequestTimeout):
             refusal = app_too_late()
@@ -296,7 +291,7 @@ class Gateway:
             yield error_response(refusal.status, str(refusal), exchange, self._common_fields)
 
     def _log_websocket(self, exchange: Exchange, exc: BaseException) -> None:
-        """Log the app's exception at the end of a WebSocket, unless it is the way to end the call on another server."""
+        """Log the app's exception at the end of a WebSocket, unless meant as the end of the call on another server."""
         # engineio raises ConnectionError for Werkzeug's server, flask-sock StopIteration for gunicorn; others start no response.
         if not isinstance(exc, (ConnectionError, StopIteration, AppError)):
             exchange.has_app_failed = True
@@ -310,12 +305,12 @@ def _name_of(app: object) -> str:
 
 
 def _mixed_writes_error() -> AppError:
-    """Return the error of a whole response into which a second thread has written: it is unknown which octets belong to it."""
+    """Return the error of a whole response mixed with writes of a second thread: the owner of each octet is unknown."""
     return AppError("write() was called in another thread while the app returned; the response is cut")
 
 
 def _join(chunks: list[bytes]) -> bytes | None:
-    """Return the chunks as one body; None if they are not all bytes (`encode` raises the error)."""
+    """Return the chunks as one body; None: not all are bytes (`encode` raises the error)."""
     for chunk in chunks:
         if type(chunk) is not bytes:
             return None
@@ -333,5 +328,5 @@ def _file_response(response: Response, wrapper: FileWrapper) -> FileResponse | N
     close = wrapper.close if "close" in vars(wrapper) else getattr(wrapper.filelike, "close", None)
     if getattr(close, "__self__", None) is file:  # the file's own: no code of the app runs
         return FileResponse(head, file, offset, count, file.close)
-    # Another job closes it, when the client has all of it: it runs in this request's context (contextvars).
+    # Another job closes the file, when the client has all of it: in this request's context (contextvars).
     return FileResponse(head, file, offset, count, functools.partial(contextvars.copy_context().run, wrapper.close))

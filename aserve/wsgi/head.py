@@ -1,9 +1,8 @@
-"""Status and fields that the app gives: checked, and encoded.
+"""Status and fields from the app: checked, and encoded.
 
 Owns:     the checks of PEP 3333 and RFC 9110; the kinds of fields; a cache of
           heads.
-Thread:   several workers at once: the caches are dicts, and each step on them
-          is one operation.
+Thread:   several workers at once: the caches are dicts, and each step is one operation.
 Spec:     PEP 3333; RFC 9110 sections 5, 7.6.1 and 8.6; RFC 8297.
 Not here: framing, Date and Server (response.py).
 """
@@ -18,11 +17,11 @@ from ..settings.kinds import HOP_BY_HOP_FIELDS
 
 Headers = list[tuple[str, str]]
 
-# The kind of a field: one dictionary look-up for each field finds it.
+# The kind of a field: one dictionary look-up for each field.
 PLAIN, CONTENT_LENGTH, DATE, SERVER, HOP_BY_HOP, UNIQUE = range(6)
 _SPECIAL_FIELDS = {
     "content-length": CONTENT_LENGTH,
-    # Values that hardly repeat, or are secret: heads with these are not cached.
+    # Values without repetition, or secret: heads with these are not cached.
     "etag": UNIQUE,
     "last-modified": UNIQUE,
     "location": UNIQUE,
@@ -31,13 +30,13 @@ _SPECIAL_FIELDS = {
     "server": SERVER,
     **dict.fromkeys(HOP_BY_HOP_FIELDS, HOP_BY_HOP),
 }
-# Names and statuses already checked, as the app spells them. Bounded, since an app may
-# make names up; an app that uses more than these only pays for the check each time.
+# Names and statuses already checked, in the app's spelling. Bounded, since an app may make names up; an app with more only pays for the check each
+# time.
 _known_fields: dict[str, int] = {}
 _known_statuses: dict[str, tuple[int, bool]] = {}  # status: (code, whether it has no body)
 _KNOWN_MAX = 1024
-# Heads built lately, by the arguments that they were built from. An app has few of them, and with a
-# cached one start_response takes 0.4 us instead of 1.0 (2026-11-21, benchmarks/bench_respond.py).
+# Heads built lately, by their arguments. An app has few heads, and with a cached one start_response takes 0.4 us instead of 1.0 (2026-11-21,
+# benchmarks/bench_respond.py).
 AppHead = tuple[bytes, int, bool, int, bool, bool]  # octets, code, has no body, length or -1, has Date, has Server
 known_heads: dict[tuple[Any, ...], AppHead] = {}
 _KNOWN_HEAD_BYTES = 1024  # longer ones are not cached: at most 1 MiB, and as much for the keys
@@ -52,7 +51,7 @@ def build_app_head(prefix: str, status: str, headers: Headers) -> AppHead:
     Check status and fields; return their part of the head.
 
     Raises:
-        AppError: they break PEP 3333.
+        AppError: a rule of PEP 3333 is broken.
     """
     length = -1
     has_date = has_server = False
@@ -74,8 +73,8 @@ def build_app_head(prefix: str, status: str, headers: Headers) -> AppHead:
                 if kind == CONTENT_LENGTH:
                     length = _check_length(value, length)
                     if code == 205 or (has_no_body and (code != 304 or not length)):
-                        # RFC 9110 8.6: no Content-Length in a 204 response; in a 304 only that of the 200
-                        # response. Frameworks that empty the body set it to 0, which is hardly that length.
+                        # RFC 9110 8.6: no Content-Length in a 204 response; in a 304 only the length of the 200 response. Frameworks that empty the
+                        # body set 0, hardly that length.
                         continue
                 elif kind == UNIQUE:
                     is_common = False
@@ -86,7 +85,7 @@ def build_app_head(prefix: str, status: str, headers: Headers) -> AppHead:
                 else:
                     raise AppError(f"the app set {name}, a hop-by-hop field that only the server may set")
             head += f"{name}: {value}\r\n"
-        if code == 205:  # RFC 9110 15.3.6: it has no content, and a client expects a length
+        if code == 205:  # RFC 9110 15.3.6: no content, and a client expects a length
             length = 0
             head += "Content-Length: 0\r\n"
         octets = head.encode("latin-1")
@@ -101,17 +100,17 @@ def build_app_head(prefix: str, status: str, headers: Headers) -> AppHead:
 
 
 def _to_plain(text: str) -> str:
-    """Return a plain str of the same characters, also for a subclass that overrides methods; TypeError: not a str."""
+    """Return a plain str of the same characters, also for a subclass with methods of its own; TypeError: not a str."""
     return str.__str__(text)
 
 
 def _keep_head(key: tuple[Any, ...], head: AppHead) -> None:
     if len(known_heads) >= _KNOWN_MAX:
-        known_heads.clear()  # the app has many: those in use now are added again
+        known_heads.clear()  # the app has many: present ones are added again
     try:
         known_heads[key] = head
     except TypeError:
-        pass  # a field is a list, which cannot be a key
+        pass  # a field is a list, not good for a key
 
 
 def is_bodyless(code: int) -> bool:
@@ -175,14 +174,14 @@ def _check_length(value: str, earlier: int) -> int:
 
 def _check_field_value(name: str, value: str) -> None:
     found = _CONTROLS.search(value)
-    if found:  # the value may be a cookie: it is not shown
+    if found:  # the value may be a cookie: do not show the value
         raise AppError(
             f"control character {found[0]!r} in the response field {name}, after {found.start()} other characters"
         )
 
 
 def _explain(status: object, headers: object) -> AppError:
-    """Return an error that says which argument of start_response raised TypeError or ValueError."""
+    """Return an error about the argument of start_response behind a TypeError or ValueError."""
     if not isinstance(status, str):
         return AppError(f"status must be str, not {type(status).__name__}: {status!r:.60}")
     if not isinstance(headers, list):

@@ -2,13 +2,13 @@
 
 Owns:     RequestId; `request_id_of`.
 Thread:   a worker (with --threads 0: the event loop).
-Not here: its form in a log (features/access_log/log_values.py).
+Not here: the form in a log (features/access_log/log_values.py).
 
-A gateway has this step only if the access log's format shows the name, or with --request-id-header; the app finds the name as
-HTTP_X_REQUEST_ID. The field is a part of the response's form, as in features/queue_wait.py: so every head has it.
+A gateway has this step only if the access log's format shows the name, or with --request-id-header; the app finds the name as HTTP_X_REQUEST_ID.
+The field is a part of the response's form, as in features/queue_wait.py: so every head has the field.
 
-Measured 2026-11-23, the CPU time of this step: on CPython 3.11 0.5 us for a request with a name, half of it to check that it
-is a name; with the field 1.4 us, and 0.4 us on PyPy 3.9.
+Measured 2026-11-23, the CPU time of this step: on CPython 3.11 0.5 us for a request with a name, half for the check of the name; with the field 1.4
+us, and 0.4 us on PyPy 3.9.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ MAX_REQUEST_ID = 128  # in a log: a UUID has 36, AWS's X-Ray ids have 35. Guess:
 
 _NAME = "HTTP_X_REQUEST_ID"
 _MARK = f"\0{_NAME}\0"
-# Names that may go into the response: as long as in a log, and without line ends and the like, which a front server's vars may hold.
+# Names fit for the response: as long as in a log, and without line ends and the like, possible in a front server's vars.
 _match = re.compile(r"([!-~]{1,128})(?:\0|\Z)").match
 
 
 def _find(vars: str) -> int:
-    """Return the position of the name's pair; -1: none. A value may look like it, as in GET /?HTTP_X_REQUEST_ID."""
+    """Return the position of the name's pair; -1: none. A value may look like the name, as in GET /?HTTP_X_REQUEST_ID."""
     at, before, count = vars.find(_MARK), 0, 0
     while at >= 0:
         count += vars.count("\0", before, at)
-        if count % 2:  # each name, but the first, has pairs before it: an odd number of NULs, and its own
+        if count % 2:  # each name, but the first, has pairs in front: an odd number of NULs
             break
         before, at = at, vars.find(_MARK, at + 1)
     return at
 
 
 class RequestId(Before):
-    """Names each request that has no name."""
+    """Names each request without a name."""
 
     __slots__ = ("beginning",)
     is_done_in_c = True
@@ -49,7 +49,7 @@ class RequestId(Before):
         self.beginning = f"{field_name}: " if field_name is not None else ""
 
     def before(self, exchange: Exchange, made: str = "") -> None:
-        """Add the name to the vars if it is not there: `made`, or a new one."""
+        """Add a missing name to the vars: `made`, or a new one."""
         vars = exchange.vars
         at = _find(vars)
         if at < 0:
@@ -63,7 +63,7 @@ class RequestId(Before):
 
 
 def request_id_of(exchange: Exchange) -> str | None:
-    """Return the name that a request came with, or was given, as a log shows it; None: it has none."""
+    """Return the name of a request, from outside or from here, in a log's form; None: no name."""
     parts = iter(exchange.vars.split("\0"))
     sent = dict(zip(parts, parts)).get(_NAME)
     return sent[:MAX_REQUEST_ID] if sent else None

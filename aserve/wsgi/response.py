@@ -4,8 +4,8 @@ Owns:     the choice of framing (length, chunked, close); counting octets
           against Content-Length; Date and Server; the server's own responses, and Proxy-Status in them.
 Thread:   a worker; error_response() and plain_response() on either side.
 Spec:     PEP 3333; RFC 9112 sections 4, 6 and 7; RFC 9110 sections 6.6.1, 8.6; RFC 9209.
-Not here: checking what the app gave (head.py), calling the app and closing
-          its iterable (gateway.py), writing to the transport (connections/loop/sending.py).
+Not here: checking the app's status and fields (head.py), calling the app and closing the iterable (gateway.py), writing to the transport
+          (connections/loop/sending.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .returned import not_bytes
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType]
 logger = logging.getLogger("aserve.app")
 
-# A body at least this long is not copied to join it with its head.
+# A body at least this long is sent apart from the head, without a copy.
 # Guess: 64 KiB, a copy of some 5 us; far above any page that matters for speed.
 LARGE_BODY_BYTES = 65536
 
@@ -39,22 +39,22 @@ _new_sending = threading.Lock()
 # RFC 9110 10.2.3, Retry-After: a client whose request found no room may try again. Guess: some uploads have ended by then.
 RETRY_SECONDS = 10
 
-# RFC 9110's reason phrases, where Python before 3.13 has those of its predecessors.
+# RFC 9110's reason phrases, where Python before 3.13 has the predecessors'.
 REASONS = {413: "Content Too Large", 414: "URI Too Long"}
 
-# RFC 9209 2.3, by the status of an error of ours: errors that a balancer may count against this host. Others are the client's fault.
+# RFC 9209 2.3, by the status of an error of ours: errors for a balancer to count against this host. Others are the client's fault.
 FAULTS = {500: "proxy_internal_error", 503: "proxy_internal_error", 504: "http_response_timeout"}
 APP_FAULT = "http_response_incomplete"
 CLIENT_FAULT = "http_request_error"
 
 
 class CommonFields:
-    """The end of every head: Date, Server, and fields that all responses share; Proxy-Status. `refresh` is called once a second."""
+    """The end of every head: Date, Server, and the common fields of all responses; Proxy-Status. `refresh` is called once a second."""
 
     __slots__ = ("_fields", "_proxy_name", "_server", "forked_count", "octets")
 
     def __init__(self, server_name: str, proxy_name: str | None = None, fields: Iterable[tuple[str, str]] = ()) -> None:
-        """`proxy_name`: for Proxy-Status; None: without it. `fields`: of every response, (name, value)."""
+        """`proxy_name`: for Proxy-Status; None: no such field. `fields`: of every response, (name, value)."""
         self._proxy_name = proxy_name
         self._fields = "".join(f"{name}: {value}\r\n" for name, value in fields)
         self._server = f"Server: {server_name}\r\n" if server_name else ""
@@ -66,12 +66,12 @@ class CommonFields:
         self.octets = self.without(False, False)
 
     def without(self, has_date: bool, has_server: bool) -> bytes:
-        """Return the fields that the app has not set, and the empty line after the head."""
+        """Return the fields not set by the app, and the empty line after the head."""
         date = "" if has_date else f"Date: {http_date(time.time())}\r\n"
         return f"{date}{'' if has_server else self._server}{self._fields}\r\n".encode("latin-1")
 
     def proxy_status(self, status: int, exchange: Exchange | None) -> bytes:
-        """Return the field line that says whose fault an error of ours is; nothing without --proxy-status."""
+        """Return the field line about the fault behind an error of ours; nothing without --proxy-status."""
         if self._proxy_name is None:
             return b""
         is_apps = status == 500 and exchange is not None and exchange.has_app_failed
@@ -81,7 +81,7 @@ class CommonFields:
 
 
 class Response:
-    """One response while the app makes it: heads and chunks in, octets out."""
+    """One response in the making: heads and chunks in, octets out."""
 
     __slots__ = (
         "_common_fields", "_exchange", "_has_no_body", "_head", "_is_chunked", "_length", "_tail", "code", "head_is_out",
@@ -95,16 +95,16 @@ class Response:
         self.code = 0  # none yet
         self.head_is_out = False
         self._is_chunked = False
-        self.is_full = False  # no more of the body can be sent: the app need not make it
+        self.is_full = False  # no more of the body can be sent: the app need not make the rest
         self.sent_bytes = 0  # of the body
         self.sending_lock: threading.RLock | None = None  # made for a thread that sends before the app has returned
 
     @property
     def sending(self) -> threading.RLock:
         """
-        The lock to hold from encoding a piece until it is sent: a second thread of the app may send, too.
+        The lock around the encoding of a piece and the sending: a second thread of the app may send, too.
 
-        The same thread may hold it already: with --threads 0, an iterable waits for its client while the loop runs.
+        The same thread may hold the lock already: with --threads 0, an iterable waits for the client while the loop runs.
         """
         if self.sending_lock is None:
             with _new_sending:
@@ -112,7 +112,7 @@ class Response:
         return self.sending_lock
 
     def join_senders(self) -> bool:
-        """Wait for a second thread that sends while the whole response is made; False: it has called write()."""
+        """Wait for a second thread's sending while the whole response is made; False: that thread has called write()."""
         with self.sending:
             return not self._exchange.is_written
 
@@ -129,7 +129,7 @@ class Response:
 
     @property
     def head(self) -> bytes:
-        """The status line, and the fields that the app has set; empty before start_response."""
+        """The status line, and the fields set by the app; empty before start_response."""
         return self._head or b""
 
     @property
@@ -195,12 +195,12 @@ class Response:
 
     def write(self, data: bytes) -> None:
         """
-        Send octets of the body (PEP 3333 write()); they are on their way when it returns.
+        Send octets of the body (PEP 3333 write()); on the return they are on the way.
 
-        Drop octets beyond the Content-Length, and all of the body of a HEAD, 204 or 304 response, even after its end.
+        Drop octets beyond the Content-Length, and all of the body of a HEAD, 204 or 304 response, even after the end.
 
         Raises:
-            AppError: `data` is not bytes, or the response has been ended by its last chunk or by a close; or see refuse_inside.
+            AppError: `data` is not bytes, or the response was ended by the last chunk or by a close; or see refuse_inside.
             ClientDisconnected: the client is gone.
         """
         refuse_inside(self._exchange.connection.service.loop)
@@ -216,17 +216,16 @@ class Response:
 
     def complete(self, body: bytes) -> bytes | tuple[bytes, bytes] | None:
         """
-        Return the octets of a response whose whole body is known: one piece, or head and body when large.
+        Return the octets of a response with a known body: one piece, or head and body when large.
 
-        None: the body is shorter than the app declared; it must go through `encode` and `finish`.
+        None: the body is shorter than declared; the way goes through `encode` and `finish`.
         """
         head = self._head
         if head is None:
             raise _not_started()
         length, size = self._length, len(body)
         if self._has_no_body:
-            # RFC 9110 8.6: the length in a HEAD's response is that of the GET's, which is known
-            # only from a body given here; 204 and 304 responses get none from us.
+            # RFC 9110 8.6: the length in a HEAD's response is the GET's, known only from a body given here; 204 and 304 responses get none from us.
             if length < 0 and body and not is_bodyless(self.code):
                 head += b"Content-Length: %d\r\n" % size
             body, size = b"", 0
@@ -249,7 +248,7 @@ class Response:
 
     def encode(self, chunk: bytes) -> bytes:
         """
-        Return a chunk of the body with its framing; with the head before it, if it is the first that is not empty.
+        Return a chunk of the body with the framing; the first non-empty chunk with the head in front.
 
         Raises:
             AppError: the chunk is not bytes, or start_response has not been called.
@@ -283,7 +282,7 @@ class Response:
 
         Raises:
             AppError: start_response has not been called.
-            ResponseTruncated: the body is shorter than its Content-Length.
+            ResponseTruncated: the body is shorter than the Content-Length.
         """
         if not self.head_is_out:
             octets = self.complete(b"")
@@ -315,7 +314,7 @@ class Response:
         return head, count
 
     def _send(self, octets: bytes) -> None:
-        """Send octets that do not come from the iterable; wait for room if there is none."""
+        """Send octets from outside the iterable; wait for room if there is none."""
         if forked:
             end_if_forked(self._common_fields.forked_count)
         self._exchange.connection.send(self._exchange, octets)
@@ -323,7 +322,7 @@ class Response:
     # Building
 
     def _build_head(self) -> bytes:
-        """Return the head of a response that is sent in pieces."""
+        """Return the head of a response in pieces."""
         exchange, head = self._exchange, self._head
         assert head is not None
         self.head_is_out = True
@@ -367,7 +366,7 @@ def _end_at_unread_body(exchange: Exchange) -> None:
     """
     Make the response the connection's last, if a part of the request's body is still to come.
 
-    Spec: RFC 9112 section 9.6: the server will not read the rest, and a proxy must not send another request after it.
+    Spec: RFC 9112 section 9.6: the server will not read the rest, and a proxy must not send another request behind.
     """
     body = exchange.body
     if isinstance(body, LiveBody) and not body.is_complete:

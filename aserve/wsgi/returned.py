@@ -1,4 +1,4 @@
-"""Error texts for an app that returns no iterable of bytes.
+"""Error texts for an app without an iterable of bytes.
 
 Owns:     iterate, for wrappers in front of an app; not_iterable; not_bytes.
 Thread:   any.
@@ -23,19 +23,19 @@ def iterate(returned: Iterable[bytes]) -> Iterator[bytes]:
     Return an iterator over an app's return value.
 
     Raises:
-        AppError: it cannot be iterated.
+        AppError: the value cannot be iterated.
     """
     try:
         return iter(returned)
     except TypeError:
         error = not_iterable(returned)
         if error is None:
-            raise  # by its own __iter__
+            raise  # by the value's own __iter__
     raise error
 
 
 def not_iterable(returned: object) -> AppError | None:
-    """Return the error of an app that returned this object; None: it can be iterated."""
+    """Return the error of an app with this return value; None: the value can be iterated."""
     kind = type(returned)
     if hasattr(kind, "__iter__") or hasattr(kind, "__getitem__"):
         return None

@@ -1,8 +1,8 @@
-"""Answering uwsgi packets that call a function, in the app's place.
+"""Answering uwsgi packets with a function call, in the app's place.
 
-Owns:     RPCCalls; Functions, the interface of its functions.
+Owns:     RPCCalls; Functions, the interface of the functions.
 Thread:   a worker (with --threads 0: the event loop).
-Not here: reading the packets (protocols/uwsgi.py), the functions (rpc/registry.py), requests that a route answers (compat/routes/).
+Not here: reading the packets (protocols/uwsgi.py), the functions (rpc/registry.py), requests answered by a route (compat/routes/).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .response import CommonFields
 
 
 class Functions(Protocol):
-    """The functions that packets call, as the module rpc/registry.py has them."""
+    """The functions called by packets, as in rpc/registry.py."""
 
     def respond(self, call: RpcCall) -> bytes | None:
         """Return the whole reply to a packet; None: close without an octet."""

@@ -1,8 +1,8 @@
-"""The time at which a worker begins a request, from which its wait is computed.
+"""The time of a request's begin in a worker, for the computation of the wait.
 
 Owns:     Timing.
 Thread:   a worker (with --threads 0: the event loop).
-Not here: the request's arrival (connections/lane/lane.py, connections/loop/wire_loop.py), and its end (connections/connection.py).
+Not here: the request's arrival (connections/lane/lane.py, connections/loop/wire_loop.py), and the end (connections/connection.py).
 
 A gateway has this step only if `Service.times_requests` is true.
 """

@@ -15,7 +15,7 @@ Wrapper = TypeVar("Wrapper")
 
 
 def named_as(wrapper: Wrapper, app: object) -> Wrapper:
-    """Give a wrapper the name of its app, and return it: the gateway names the app in the log by it."""
+    """Give a wrapper the name of the app, used by the gateway in the log, and return the wrapper."""
     named: Any = wrapper
     named.__qualname__ = getattr(app, "__qualname__", None) or type(app).__qualname__
     named.__module__ = getattr(app, "__module__", None) or type(app).__module__
@@ -23,6 +23,7 @@ def named_as(wrapper: Wrapper, app: object) -> Wrapper:
 
 
 def is_inert(iterable: Any) -> bool:
-    """Whether iterating an app's return value runs no code of the app: a wrapper then returns it as it is, as the gateway knows such types."""
+    """Whether iterating an app's return value runs no code of the app: a wrapper then returns the value unchanged, as the gateway knows such
+    types."""
     kind = type(iterable)
     return kind is list or kind is tuple or (kind is FileWrapper and iterable.extent() is not None)
