@@ -1,4 +1,4 @@
-"""uwsgi RPC: functions that other servers may call, and calls to their functions."""
+"""uwsgi RPC: functions for calls by other servers, and calls to their functions."""
 
 from .client import MAX_RESULT_BYTES, TIMEOUT_SECONDS, call, call_blocking, parse_address
 from .errors import (

@@ -6,7 +6,7 @@ from ..core.errors import AserveError
 
 
 class RpcError(AserveError):
-    """A call failed; the text is one line that says which, and why."""
+    """A call failed; the text is one line: the call, and the reason."""
 
 
 class BadAddress(RpcError, ValueError):
@@ -22,7 +22,7 @@ class TimedOut(RpcError):
 
 
 class NoReply(RpcError):
-    """The server closed the connection without an octet: it has no such function, or the function failed."""
+    """The server closed the connection without an octet: no such function, or a function that failed."""
 
 
 class MalformedReply(RpcError):

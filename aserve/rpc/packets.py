@@ -2,8 +2,7 @@
 
 Owns:     encoding calls and replies, decoding replies.
 Thread:   any; pure.
-Spec:     uwsgi-docs Protocol.rst, modifier1 173; where that is silent,
-          uWSGI 2.0.30's behaviour.
+Spec:     uwsgi-docs Protocol.rst, modifier1 173; where silent, uWSGI 2.0.30's behaviour.
 Not here: parsing calls (protocols/uwsgi.py).
 """
 
@@ -20,7 +19,7 @@ FRAMED, HTTP = 0, 2
 LONG_RESULT = 5  # modifier2 of a reply: vars with CONTENT_LENGTH, then the result
 MAX_NAME_BYTES = 255
 MAX_ARGUMENTS = 254
-MAX_SIZE = 65535  # of a packet, and of all that has a u16 length
+MAX_SIZE = 65535  # of a packet, and of everything with a u16 length
 _HEAD = struct.Struct("<BHB")  # modifier1, datasize, modifier2
 
 
@@ -51,7 +50,7 @@ def to_octets(item: str | bytes) -> bytes:
     Return the octets of an item; text is UTF-8.
 
     Raises:
-        TypeError: it is neither bytes nor text.
+        TypeError: the item is neither bytes nor text.
     """
     if isinstance(item, str):
         return item.encode()
@@ -104,7 +103,7 @@ def _decode_length(data: bytes) -> int:
 
 
 def encode_reply(result: bytes) -> bytes:
-    """Return a result as a packet, in the long form if its length does not fit into a header."""
+    """Return a result as a packet, in the long form if the length does not fit into a header."""
     if len(result) <= MAX_SIZE:
         return _HEAD.pack(RPC, len(result), FRAMED) + result
     length = _encode_items([b"CONTENT_LENGTH", b"%d" % len(result)])

@@ -1,4 +1,4 @@
-"""The functions that other servers may call, and the replies to their calls.
+"""The functions for calls by other servers, and the replies.
 
 Thread:   any; functions run in a worker.
 Spec:     uwsgi-docs RPC.rst; where that is silent, uWSGI 2.0.30's behaviour.
@@ -29,17 +29,17 @@ Function = Callable[..., bytes]
 _MEDIA_TYPE = lazy_pattern(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(; ?[\w-]+=[\w.-]+)*", re.ASCII)
 
 _functions: dict[bytes, Function] = {}
-_registering = threading.RLock()  # reentrant: a function that is replaced may have a finalizer that registers another
+_registering = threading.RLock()  # reentrant: a replaced function may have a finalizer that registers another
 
 
 def register(name: str, function: Function, *, replace: bool = False) -> None:
     """
     Let other servers call function(*arguments) by this name; arguments and result are bytes.
 
-    It runs in a worker thread, several calls at once.
+    The function runs in a worker thread, several calls at once.
 
     Raises:
-        ValueError: the name is empty, longer than 255 octets or holds a NUL; or it is taken, without `replace`.
+        ValueError: the name is empty, longer than 255 octets or holds a NUL; or is taken, without `replace`.
         TypeError: the function cannot be called, or is a coroutine function.
     """
     key = name.encode()
@@ -97,7 +97,7 @@ def _show(name: bytes) -> str:
 
 
 def respond(call: RpcCall) -> bytes | None:
-    """Call the function that a packet names; return the complete reply. None: close without an octet."""
+    """Call the function named in a packet; return the complete reply. None: close without an octet."""
     if call.modifier2 == HTTP:
         reply = _respond_http(call)
         return reply[: reply.index(b"\r\n\r\n") + 4] if call.is_head else reply  # RFC 9110 9.3.2
@@ -107,7 +107,7 @@ def respond(call: RpcCall) -> bytes | None:
 
 
 def respond_framed(*items: bytes) -> bytes:
-    """Call the function named by the first item, with the others; return the complete reply as a packet, empty: close without an octet."""
+    """Call the function named by the first item, with the rest; return the complete reply as a packet, empty: close without an octet."""
     result = _result_of(items)
     return encode_reply(result) if result else b""
 
@@ -125,7 +125,7 @@ def _respond_http(call: RpcCall) -> bytes:
     try:
         result = call_local(*call.items)
     except FunctionFailed:
-        # Stricter than uWSGI, which says 404: the function exists.
+        # Stricter than uWSGI with a 404: the function exists.
         return _error("500 Internal Server Error")
     except UnknownFunction:
         return _error("404 Not Found")
