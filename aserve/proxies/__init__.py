@@ -1,1 +1,1 @@
-"""Proxies in front of this server: which peers are proxies, what they claim about their clients, and which claims count."""
+"""Proxies in front of this server: the trusted peers, their claims about clients, and the claims that count."""

@@ -1,15 +1,14 @@
-"""The fields in which proxies describe their client: Forwarded, X-Forwarded-*, X-Real-IP.
+"""The fields of proxies about their client: Forwarded, X-Forwarded-*, X-Real-IP.
 
-Owns:     their names; removing them from every request, unless an extension keeps them;
-          reading their claims, for listeners that trust a proxy. Pure.
+Owns:     the names; removing the fields from every request, unless an extension keeps them; reading their claims, for listeners with a trusted
+          proxy. Pure.
 Thread:   `strip_forwarded` on the event loop, or in the lane's leader; `read_claims` in a worker.
-Spec:     RFC 7239; its section 7.4 is about X-Forwarded-*, which have no specification.
-Not here: which peers are trusted (peers.py), applying a claim (trust.py).
+Spec:     RFC 7239; section 7.4 is about X-Forwarded-*, fields without a specification.
+Not here: the trusted peers (peers.py), applying a claim (trust.py).
 
-A list is read from its right end. Each proxy appends to what it got, so the proxy
-that is connected to us wrote the last entry. The proxy that the last entry names
-wrote the entry before it, which counts only if that proxy is one of ours; and so
-on. Anything further to the left may come from a client.
+A list is read from the right end. Each proxy appends to the list received, so the proxy connected to us wrote the last entry. The proxy named in
+the last entry wrote the entry in front, which counts only if that proxy is one of ours; and so on. Anything further to the left may come from a
+client.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from .peers import pack, unpack
 
 logger = logging.getLogger("aserve")
 
-# CGI names. Fields that only an app might believe are removed as well: X-Forwarded-User of a proxy
-# that knows the user, X-Forwarded-Ssl, X-Forwarded-Server and more.
+# CGI names. Fields believed only by an app are removed as well: X-Forwarded-User of a proxy that knows the user, X-Forwarded-Ssl,
+# X-Forwarded-Server and more.
 _FORWARDED_FIELD = lazy_pattern(r"\0(HTTP_(?:X_FORWARDED[^\0]*|FORWARDED|X_REAL_IP))\0([^\0]*)")
 FORWARDED, REAL_IP = "HTTP_FORWARDED", "HTTP_X_REAL_IP"
 FOR, PROTO, HOST = "HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_PROTO", "HTTP_X_FORWARDED_HOST"
@@ -42,7 +41,7 @@ DEFAULT_PORTS = {"http": "80", "https": "443"}
 _HIDDEN = lazy_pattern(r"unknown|_[A-Za-z0-9._-]+", re.IGNORECASE)
 _NODE_PORT = lazy_pattern(r"([0-9]{1,5})|_[A-Za-z0-9._-]+")
 _PORT = lazy_pattern(r"[1-9][0-9]{0,4}")
-# RFC 3986 3.2.2, without characters that no host name has: uri-host [ ":" port ]
+# RFC 3986 3.2.2, without characters foreign to all host names: uri-host [ ":" port ]
 _HOST = lazy_pattern(r"([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
 _BAD_PERCENT = lazy_pattern(r"%(?![0-9A-Fa-f]{2})")
 _PATH = lazy_pattern(r"(?:/[^/\x00-\x20\\\x7f][^\x00-\x1f\x7f\\]*)?")
@@ -51,37 +50,37 @@ _PATH = lazy_pattern(r"(?:/[^/\x00-\x20\\\x7f][^\x00-\x1f\x7f\\]*)?")
 _PAIR = lazy_pattern(r"""([!#$%&'*+.^_`|~0-9A-Za-z-]+)=(?:([!#$%&'*+.^_`|~0-9A-Za-z:\[\]-]+)|"((?:[^"\\]|\\.)*)")""")
 _ESCAPED = lazy_pattern(r"\\(.)")
 
-# A client may send a long field, to which a proxy appends: 60 KiB took 60 to 95 ms (2026-11-21, CPython 3.11).
-# Guess: as long as the longest request line; it has room for a hundred proxies.
+# A client may send a long field, for a proxy to append to: 60 KiB took 60 to 95 ms (2026-11-21, CPython 3.11). Guess: as long as the longest
+# request line; room for a hundred proxies.
 MAX_FORWARDED = 8190  # octets
 
 T = TypeVar("T")
 
 
 class Node(NamedTuple):
-    """A client or proxy, as a field names it; the address is empty if the field hides it."""
+    """A client or proxy, as named in a field; the address is empty if the field hides the address."""
 
     address: str
     port: str
 
 
 class Rules(NamedTuple):
-    """Which claims of a proxy count."""
+    """The rules for claims of a proxy."""
 
-    names: frozenset[str]  # CGI names of the fields that the proxies set
+    names: frozenset[str]  # CGI names of the fields set by the proxies
     hops: int  # number of proxies in front of us; 0: as many as `is_proxy` accepts
-    is_proxy: Callable[[str], bool]  # whether an address is that of a proxy
+    is_proxy: Callable[[str], bool]  # whether an address is a proxy's
 
 
 class Claims(NamedTuple):
-    """The claims of the proxies; empty where they make none."""
+    """The claims of the proxies; empty where there is no claim."""
 
     client: Node | None
     scheme: str
-    host: str  # with its port, if it has one
+    host: str  # with the port, if any
     port: str
     prefix: str
-    # The fields themselves, without entries that a client may have put in front of the proxies' own.
+    # The fields themselves, without entries in front of the proxies' own, maybe from a client.
     fields: tuple[tuple[str, str], ...]
 
 
@@ -132,14 +131,14 @@ def keep_forwarded(exchange: Exchange) -> None:
 
 
 class StripForwarded:
-    """`strip_forwarded` for a listener without trusted proxies; logs the first fields that it removes."""
+    """`strip_forwarded` for a listener without trusted proxies; logs the first removed fields."""
 
     def __init__(self, where: str) -> None:
         self._where = where
         self.line = LogOnce(logger, logging.INFO)
 
     def __call__(self, exchange: Exchange) -> None:
-        """Move the fields from `exchange.vars` to `exchange.forwarded`; log it once."""
+        """Move the fields from `exchange.vars` to `exchange.forwarded`; log the first move."""
         strip_forwarded(exchange)
         if exchange.forwarded is not None and not self.line.is_said:
             self.line.log(
@@ -151,7 +150,7 @@ class StripForwarded:
 
 
 def marking(strip: Callable[[Exchange], None]) -> Callable[[Exchange], None]:
-    """Return `strip`, extended: it leaves IS_FORWARDED in the environ. Only --reload needs that, for its page (features/fault_page.py)."""
+    """Return `strip`, extended: IS_FORWARDED stays in the environ. Only --reload needs that, for the page (features/fault_page.py)."""
 
     def strip_and_mark(exchange: Exchange) -> None:
         strip(exchange)
@@ -166,7 +165,7 @@ def marking(strip: Callable[[Exchange], None]) -> Callable[[Exchange], None]:
 
 def read_claims(sent: dict[str, str], rules: Rules) -> Claims:
     """
-    Return the proxies' claims in the fields that the rules name.
+    Return the proxies' claims in the fields named by the rules.
 
     Raises:
         RequestRefused: a field is malformed.
@@ -190,7 +189,7 @@ def read_claims(sent: dict[str, str], rules: Rules) -> Claims:
             fields[FOR] = ", ".join(entries[-count:])
 
     if _split(named.get(REAL_IP, "")):
-        # Not a list: each proxy overwrites it with the address of its own peer.
+        # Not a list: each proxy overwrites the field with the address of the proxy's own peer.
         fields[REAL_IP] = _split(named[REAL_IP])[-1]
         node = _of_field(REAL_IP, parse_node, fields[REAL_IP])
         client = node if client is None else client
@@ -216,7 +215,7 @@ _READ = frozenset((FORWARDED, REAL_IP, FOR, PROTO, HOST, PORT, PREFIX))
 
 
 def _of_field(name: str, function: Callable[..., T], *arguments: object) -> T:
-    """Call a function; turn its ValueError into a refusal that names the field."""
+    """Call a function; turn a ValueError into a refusal with the name of the field."""
     try:
         return function(*arguments)
     except ValueError as fault:
@@ -247,11 +246,11 @@ def _goes_on(count: int, node: Node | None, rules: Rules) -> bool:
 
 
 def parse_node(text: str) -> Node:
-    """
+    """Parse an address with or without a port; IPv6 needs brackets only before a port.
     Parse an address with or without a port; IPv6 needs its brackets only before a port.
 
     Raises:
-        ValueError: it is not an address.
+        ValueError: not an address.
     """
     host, port, has_port = text, "", False
     if text.startswith("["):
@@ -284,7 +283,7 @@ def read_scheme(text: str) -> str:
 
 
 def read_host(text: str) -> str:
-    """Return a host, with its port if it has one; ValueError: it is not a host."""
+    """Return a host, with the port if any; ValueError: not a host."""
     match = _HOST.fullmatch(text)
     if match is None or int(match[2] or 0) > 65535:
         raise ValueError(f"{text!a:.60} is no host")
@@ -292,20 +291,20 @@ def read_host(text: str) -> str:
 
 
 def split_host(host: str) -> tuple[str, str]:
-    """Return name and port of a host; the part that is missing is empty."""
+    """Return name and port of a host; a missing part is empty."""
     name, colon, port = host.rpartition(":")
     return (name, port) if colon and not port.endswith("]") else (host, "")
 
 
 def read_port(text: str) -> str:
-    """Return a port; ValueError: it is not a port."""
+    """Return a port; ValueError: not a port."""
     if not _PORT.fullmatch(text) or int(text) > 65535:
         raise ValueError(f"{text!a:.60} is no port")
     return text
 
 
 def read_prefix(text: str) -> str:
-    """Return the SCRIPT_NAME that a prefix stands for; ValueError: it is not a path."""
+    """Return the SCRIPT_NAME of a prefix; ValueError: not a path."""
     path = unquote(text, "latin-1").rstrip("/")
     # "//host" or "/\host" in front of a path would send browsers to another server.
     if not text.startswith("/") or _BAD_PERCENT.search(text) or not _PATH.fullmatch(path):
@@ -324,7 +323,7 @@ class Element(NamedTuple):
 
     @property
     def node(self) -> Node | None:
-        """The client that the proxy names."""
+        """The client named by the proxy."""
         return parse_node(self.pairs["for"]) if "for" in self.pairs else None
 
 
@@ -373,7 +372,7 @@ def _skip_space(text: str, position: int) -> int:
 
 
 def _believe_elements(elements: list[Element], rules: Rules) -> list[Element]:
-    """Return the elements that count, in their order."""
+    """Return the elements that count, in order."""
     believed: list[Element] = []
     for element in reversed(elements):
         believed.append(element)
@@ -383,7 +382,7 @@ def _believe_elements(elements: list[Element], rules: Rules) -> list[Element]:
 
 
 def _merge_elements(believed: list[Element]) -> tuple[Node | None, str, str]:
-    """Return client, scheme and host, each from the proxy farthest from us that names it."""
+    """Return client, scheme and host, each from the naming proxy farthest from us."""
     client, scheme, host = None, "", ""
     for element in reversed(believed):
         client = element.node or client

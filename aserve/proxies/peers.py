@@ -1,10 +1,10 @@
-"""Which peers are proxies of the operator: the items of --trusted-proxies.
+"""The peers that are the operator's proxies: the items of --trusted-proxies.
 
 Owns:     Peers: whether an address, or the peer of a unix socket, is listed.
 Thread:   any; a Peers never changes.
 Spec:     RFC 4632 (CIDR); unix(7), SO_PEERCRED.
-Not here: the grammar of an item (settings/peer.py), which claims of a
-          proxy count (forwarded.py), the callers (trust.py, connections/accepting/greeting.py).
+Not here: the grammar of an item (settings/peer.py), the claims that count (forwarded.py), the callers (trust.py,
+          connections/accepting/greeting.py).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Peers:
     All items of --trusted-proxies.
 
     Raises:
-        LookupError: an account does not exist; the text names it.
+        LookupError: an account does not exist; the text names the account.
     """
 
     def __init__(self, items: Iterable[str]) -> None:
@@ -71,11 +71,11 @@ class Peers:
 
     @property
     def has_every_unix(self) -> bool:
-        """Whether every peer that connects to a unix socket is a proxy."""
+        """Whether every peer of a unix socket is a proxy."""
         return self._is_any_unix
 
     def has_peer(self, address: str) -> bool:
-        """Whether a peer that connects from this address is a proxy."""
+        """Whether a peer at this address is a proxy."""
         return self._is_any or self.has_address(address)
 
     def has_unix_peer(self, credentials: Credentials | None) -> bool:
@@ -85,7 +85,7 @@ class Peers:
         return credentials is not None and (credentials.uid in self._uids or credentials.gid in self._gids)
 
     def _has_address(self, address: str) -> bool:
-        # "*" does not count here: it means peers that connect, not addresses that they name.
+        # "*" does not count here: the word means peers that connect, not addresses named in fields.
         packed = pack(address.partition("%")[0])  # the kernel's own text may have a zone (RFC 4007)
         if packed is None:
             return False
@@ -94,7 +94,7 @@ class Peers:
 
 
 def pack(address: str) -> bytes | None:
-    """Return the octets of an address, 4 for IPv4 mapped to IPv6; None: it is not an address."""
+    """Return the octets of an address, 4 for IPv4 mapped to IPv6; None: not an address."""
     try:
         packed = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
     except (OSError, ValueError):
@@ -108,7 +108,7 @@ def unpack(packed: bytes) -> str:
 
 
 def credentials_of(sock: Any) -> Credentials | None:
-    """Return the credentials of a unix socket's peer at the time of connecting; None: the kernel does not have them."""
+    """Return the credentials of a unix socket's peer at the time of connecting; None: unknown to the kernel."""
     if SO_PEERCRED is None:
         return None
     try:

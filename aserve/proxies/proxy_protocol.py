@@ -3,8 +3,7 @@
 Owns:     the grammar of a header: octets in, a Header out. Pure.
 Thread:   any.
 Spec:     proxy-protocol.txt of HAProxy, sections 2.1 and 2.2.
-Not here: which peers may send one, when it must be there, what follows from
-          it (connections/accepting/greeting.py).
+Not here: the peers with a header, the duty to send one, the effect (connections/accepting/greeting.py).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from .peers import pack, unpack
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"  # 2.2
 V1_START = b"PROXY "
 V1_MAX_BYTES = 107  # 2.1: the longest line, CRLF counted
-# The most octets after the first 16 of version 2: addresses, which take 216 at most, and TLVs. As much as nginx takes.
+# The most octets after the first 16 of version 2: addresses, 216 at most, and TLVs. As much as in nginx.
 V2_MAX_BYTES = 4096
 
 LOCAL, PROXY = 0, 1
@@ -45,12 +44,12 @@ class BadHeader(Exception):
 class Header(NamedTuple):
     """The content of a header."""
 
-    size: int  # octets that it takes
+    size: int  # octets of the header
     is_local: bool = False  # the balancer's own connection, as for a health check: no client is named
     source: tuple[str, int] | None = None  # the client's address and port; None: not said, or no IP address
-    destination: tuple[str, int] | None = None  # what the client has connected to
+    destination: tuple[str, int] | None = None  # the client's address of this side
     is_unix: bool = False  # the client connected to the balancer's unix socket
-    is_tls: bool = False  # the client connected over TLS, which the balancer took off
+    is_tls: bool = False  # the client connected over TLS, ended at the balancer
 
 
 def parse_header(data: bytes) -> Header | None:
@@ -99,7 +98,7 @@ def _parse_v1(data: bytes) -> Header | None:
 
 
 def _checked(address: str, is_v6: bool) -> str | None:
-    """Return the usual text of an address, of the family that the line names."""
+    """Return the usual text of an address, of the family named in the line."""
     packed = pack(address)
     return None if packed is None or (":" in address) != is_v6 else unpack(packed)
 
@@ -131,7 +130,7 @@ def _parse_v2(data: bytes) -> Header | None:
         if offset > size:
             raise BadHeader(f"{size - 16} octets of addresses, and not {layout.size}")
         header = _announce(header, family, transport, layout.unpack_from(data, 16))
-        # Without a family it is unknown where the TLVs begin: they are not read.
+        # Without a family the start of the TLVs is unknown: skip the TLVs.
         header = header._replace(is_tls=_read_tlvs(data[:size], offset))
     return header
 

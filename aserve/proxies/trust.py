@@ -1,15 +1,12 @@
 """Applying the claims of trusted proxies about their clients.
 
-Owns:     turning claims into REMOTE_ADDR, scheme, host, port and SCRIPT_NAME as
-          the client knows them; on listeners with trusted proxies, the access log
-          and the step before the app do so.
+Owns:     turning claims into REMOTE_ADDR, scheme, host, port and SCRIPT_NAME as known to the client; on listeners with trusted proxies, the users
+          are the access log and the step before the app.
 Thread:   a worker; TrustingLog.write_refused on the event loop.
 Spec:     RFC 7239 section 5; PEP 3333 "URL Reconstruction".
-Not here: which peers are trusted (peers.py), reading the fields (forwarded.py), the
-          PROXY protocol (connections/accepting/greeting.py).
+Not here: the trusted peers (peers.py), reading the fields (forwarded.py), the PROXY protocol (connections/accepting/greeting.py).
 
-A listener without trusted proxies needs none of this: `strip_forwarded` has removed
-the fields, and its requests do not pass through here.
+A listener without trusted proxies needs none of this: `strip_forwarded` has removed the fields, and requests do not pass through here.
 """
 
 from __future__ import annotations
@@ -33,14 +30,14 @@ from .peers import Peers
 
 logger = logging.getLogger("aserve")
 
-# How many claims are cached, and how many octets one of them may have. Guess: 1 MiB in all, at most.
+# The number of cached claims, and the octets of each. Guess: 1 MiB in all, at most.
 KNOWN_MAX = 1024
 KNOWN_BYTES = 256
 
 
 def peers_of(config: EngineSettings) -> Peers | None:
     """
-    Return the peers that are proxies; None: there are none.
+    Return the peers that are proxies; None: no peer is.
 
     Raises:
         BindError: an account in --trusted-proxies does not exist.
@@ -52,13 +49,11 @@ def peers_of(config: EngineSettings) -> Peers | None:
 
 
 def needs_identity(bind: Bind, peers: Peers) -> bool:
-    """Whether each connection must find out whether its peer is trusted (`is_believed`)."""
+    """Whether each connection must find out the trust in the peer (`is_believed`)."""
     return bind.is_proxied or (bind.kind == "unix" and peers.needs_credentials)
 
 
 class Trust:
-    """The trust of one listener in its peers."""
-
     def __init__(self, rules: Rules, is_believed: Callable[[Any], bool]) -> None:
         self._rules = rules
         self.is_believed = is_believed  # asked of a connection
@@ -66,7 +61,7 @@ class Trust:
 
     def apply(self, exchange: Exchange) -> bool:
         """
-        Rewrite an exchange as its peer describes the client, if the peer is trusted; return whether it is.
+        Rewrite an exchange by the claims of a trusted peer; return whether the peer is trusted.
 
         Raises:
             RequestRefused: a trusted peer has sent a malformed field.
@@ -79,7 +74,7 @@ class Trust:
 
     def changes(self, exchange: Exchange) -> Environ:
         """
-        Return the entries of an environ that a trusted peer's claims change, for a listener without TLS; the exchange stays as it is.
+        Return the entries of an environ changed by a trusted peer's claims, for a listener without TLS; the exchange stays unchanged.
 
         Raises:
             RequestRefused: the claims are malformed.
@@ -108,8 +103,8 @@ class Trust:
 
 
 def trust_of(config: EngineSettings, bind: Bind, peers: Peers | None) -> Trust | None:
-    """Return the Trust of a listener; None: it trusts no peer."""
-    # A front server that speaks uwsgi or SCGI is believed in everything; the fields that it passes on are the app's.
+    """Return the Trust of a listener; None: no peer is trusted."""
+    # A front server with uwsgi or SCGI is believed in everything; the fields passed on are the app's.
     if peers is None or bind.protocol not in ("http", "https") or not config.forwarded_fields:
         return None
     is_believed = who_is_believed(bind, peers)
@@ -141,7 +136,7 @@ class TrustedProxies(Before):
         self.line = LogOnce(logger, logging.INFO)
 
     def before(self, exchange: Exchange) -> Reply | None:
-        """Rewrite the exchange if its peer is trusted; refuse it if the peer's fields are malformed."""
+        """Rewrite the exchange of a trusted peer; refuse malformed fields of the peer."""
         if exchange.forwarded is not None:
             try:
                 if not self.trust.apply(exchange) and not self.line.is_said:
@@ -166,7 +161,7 @@ class TrustedProxies(Before):
 
 
 class TrustingLog:
-    """The access log of a listener that trusts proxies: also a refused request shows the client that the proxy names."""
+    """The access log of a listener with trusted proxies: also a refused request shows the client named by the proxy."""
 
     def __init__(self, inner: RequestLog, trust: Trust) -> None:
         self._inner = inner
@@ -183,13 +178,13 @@ class TrustingLog:
         self._inner.attach(native)
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
-        """Add the line of a request that the app has not seen."""
+        """Add the line of a request unseen by the app."""
         if exchange is not None and exchange.forwarded is not None:
             exchange.connection = connection
             try:
                 self._trust.apply(exchange)
             except RequestRefused:
-                pass  # it is refused anyhow
+                pass  # refused anyhow
         self._inner.write_refused(connection, exchange, why)
 
 
@@ -217,7 +212,7 @@ def _changes_of_base(claims: Claims, base: Environ) -> Environ:
         changes["HTTPS"] = "on"
     if claims.host:
         changes["SERVER_NAME"], port = split_host(claims.host)
-        # A port that the client typed, before that of the proxy's own configuration.
+        # A port typed by the client, before the port of the proxy's own configuration.
         changes["SERVER_PORT"] = port or claims.port or DEFAULT_PORTS[scheme]
     elif claims.port or claims.scheme:
         changes["SERVER_PORT"] = claims.port or DEFAULT_PORTS[scheme]
@@ -234,14 +229,14 @@ def _find_host(exchange: Exchange) -> tuple[list[str], int]:
 
 
 def _host_as_sent(host: str, claims: Claims, scheme: str) -> str:
-    """Return Host as the client sent it: as claimed, or with the port that a proxy dropped."""
+    """Return Host as sent by the client: as claimed, or with the port dropped by a proxy."""
     host = claims.host or host
     is_bare = host and not split_host(host)[1] and claims.port not in ("", DEFAULT_PORTS[scheme])
     return f"{host}:{claims.port}" if is_bare else host
 
 
 def _name_host(exchange: Exchange, claims: Claims, scheme: str) -> tuple[tuple[str, str], ...]:
-    """Set Host as the client has sent it; return it if there was none."""
+    """Set Host as sent by the client; return Host if there was none."""
     parts, place = _find_host(exchange)
     host = _host_as_sent(parts[place] if place else "", claims, scheme)
     if not place:
