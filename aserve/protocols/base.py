@@ -1,7 +1,7 @@
 """The interface of a wire protocol, and the one place where C result codes become exceptions.
 
-Owns:     WireProtocol; RequestReceiver, the part that all protocols share; ExchangeFactory, Limits, `refusal`.
-Thread:   event loop; exchange factories, and what they make: the worker that leads the lane.
+Owns:     WireProtocol; RequestReceiver, the common part of all protocols; ExchangeFactory, Limits, `refusal`.
+Thread:   event loop; exchange factories, and their products: the worker that leads the lane.
 Not here: any one protocol; transports (connections/loop/wire_loop.py).
 """
 
@@ -20,9 +20,8 @@ from ..settings import EngineSettings
 from .refused_head import known_request, looks_like
 from .underscores import Underscores
 
-# Makes an exchange of a head that the lane has parsed in C (connections/lane/lane.py). Arguments: vars, count of own ones, flags, modifier1,
-# and the octets of the head: their buffer, offset and count. An exchange for the event loop must be
-# parsed again there.
+# Makes an exchange of a head parsed by the lane in C (connections/lane/lane.py). Arguments: vars, count of own ones, flags, modifier1, and the
+# octets of the head: their buffer, offset and count. An exchange for the event loop must be parsed again there.
 ExchangeFactory = Callable[[str, int, int, int, Any, int, int], Exchange]
 
 
@@ -38,7 +37,7 @@ class Limits(NamedTuple):
     is_live: bool = False  # --body stream
     has_status_line: bool = False  # --scgi-status line
     strip_forwarded: Callable[[Exchange], None] = (
-        strip_forwarded  # called for a request with fields that only a proxy may send
+        strip_forwarded  # called for a request with fields reserved to proxies
     )
     body_space: BodySpace = unlimited_bodies()  # of temporary files, for all connections together
     underscores: Underscores | None = None  # logs dropped fields
@@ -51,7 +50,7 @@ class Limits(NamedTuple):
         body_space: BodySpace,
         underscores: Underscores | None = None,
     ) -> Limits:
-        """Return the limits that the settings give to the connections of one listener."""
+        """Return the settings' limits of a listener's connections."""
         return cls(
             max_line_bytes=config.max_request_line_bytes,
             max_head_bytes=config.max_head_bytes,
@@ -71,27 +70,25 @@ class WireProtocol(Protocol):
     """
     One connection's octets, de-framed. Pure: no loop, no socket, no thread.
 
-    A client's fault is no exception: it comes back as a last exchange that
-    holds its refusal, so that responses keep their order.
+    A client's fault is no exception, but a last exchange with a refusal: responses keep their order.
     """
 
-    # Whether a connection carries one request, which the peer sends as soon as it has connected.
+    # Whether a connection carries one request, sent by the peer at once.
     is_single: bool
-    # True while a client waits for "100 Continue" before it sends its body (RFC 9110 10.1.1).
+    # True while a client waits for "100 Continue" before sending the body (RFC 9110 10.1.1).
     is_continue_due: bool
     # Octets kept for later: an incomplete head, or octets after `max_pipelined` exchanges.
     unparsed: bytes
 
     def receive(self, data: bytes) -> list[Exchange]:
         """
-        Feed octets from the network; return the exchanges they completed.
+        Feed octets from the network; return the completed exchanges.
 
-        At most `max_pipelined` are returned; the rest is kept, and
-        `receive(b"")` goes on with it.
+        At most `max_pipelined` are returned; the rest is kept for `receive(b"")`.
         """
 
     def go_on(self) -> None:
-        """Parse the octets after a declined request for a WebSocket, which were kept unparsed, as HTTP."""
+        """Parse the octets behind a declined request for a WebSocket, kept unparsed so far, as HTTP."""
 
     def receive_eof(self) -> None:
         """Handle the end of the client's octets: wake the reader of a live body with an error, drop another body; parse earlier octets."""
@@ -102,11 +99,11 @@ class WireProtocol(Protocol):
 
     @property
     def is_mid_body(self) -> bool:
-        """Whether a request's head is complete and its body is not."""
+        """Whether a request's head is complete and the body is not."""
 
     @property
     def body(self) -> BufferedBody | LiveBody | None:
-        """The body that is still being received."""
+        """The body in arrival."""
 
     @property
     def incomplete(self) -> list[Exchange]:
@@ -114,11 +111,11 @@ class WireProtocol(Protocol):
 
     @property
     def known(self) -> Exchange | None:
-        """The known part of the request that is being received, for the log of its refusal."""
+        """The known part of the request in arrival, for the log of a refusal."""
 
     @property
     def live_body(self) -> LiveBody | None:
-        """The live body that is still being received."""
+        """The live body in arrival."""
 
     @property
     def has_unparsed(self) -> bool:
@@ -126,7 +123,7 @@ class WireProtocol(Protocol):
 
 
 class RequestReceiver:
-    """The state of the request that is being received, as every wire protocol needs it."""
+    """The state of the request in arrival, common to all wire protocols."""
 
     __slots__ = ("_body", "_exchange", "unparsed")
 
@@ -143,7 +140,7 @@ class RequestReceiver:
         if self.live_body is not None:
             self.live_body.feed_error("the connection was closed before the end of the request body")
         elif self._body is not None:
-            self._body.close()  # closes its file now, not when the garbage is collected
+            self._body.close()  # closes the file now, not when the garbage is collected
 
     @property
     def incomplete(self) -> list[Exchange]:
@@ -178,7 +175,7 @@ class RequestReceiver:
         return self._body if self._body is not None and self._body.is_live else None
 
     def _refuse_request(self, why: RequestRefused, exchanges: list[Exchange]) -> None:
-        """Answer the request with an error: as a last exchange, or, if the app has it already, by an error of its live body."""
+        """Answer the request with an error: as a last exchange, or, for a request in the app, by an error of the live body."""
         exchange, body = self._exchange, self._body
         if body is not None and body.is_live:
             assert exchange is not None
@@ -193,14 +190,14 @@ class RequestReceiver:
 
 
 def refusal(code: int, octets: bytes = b"", position: int = 0) -> RequestRefused:
-    """Return the RequestRefused of a C parser's error code; `octets`: the head, which may look like another protocol."""
+    """Return the RequestRefused of a C parser's error code; `octets`: the head, maybe of another protocol."""
     text = looks_like(octets, position) or ffi.string(lib.aserve_strerror(code)).decode("ascii")
     return RequestRefused(lib.aserve_status(code), text)
 
 
 def new_body(limits: Limits, is_chunked: bool, length: int = 0) -> BufferedBody | LiveBody:
     """
-    Return an empty body of the kind that the configuration asks for; `length` 0: unknown.
+    Return an empty body of the configured kind; `length` 0: unknown.
 
     Raises:
         RequestRefused: the body is over the limit; or too large for memory, and there is no room on the disk.

@@ -1,6 +1,6 @@
 """Chunked bodies: decoded in C with the same limits for both parsers of heads.
 
-Owns:     Chunks, and the memory that it decodes into.
+Owns:     Chunks, and the memory for decoding.
 Thread:   event loop only.
 Spec:     RFC 9112 section 7.1.
 Not here: the grammar (cparsers/chunked.c), keeping the content (core/body.py).
@@ -16,16 +16,16 @@ from .base import Limits, body_too_large, refusal
 # Guess: far more than any honest chunk extension or trailer section; hardly any client uses either.
 MAX_EXTENSION_BYTES = 256
 MAX_TRAILER_BYTES = 8192
-# Octets of a chunked body decoded by one call; the size of the memory that takes them.
+# Octets of a chunked body decoded by one call; the size of the memory.
 _DECODE_BYTES = 65536
 
-# By offset, not by pointer: PyPy makes a copy for ffi.from_buffer(bytes) and frees it when its collector
-# comes by, which knows nothing of the copy's size. Measured 2026-11-21: 400 octets a request, without end.
+# By offset, not by pointer: PyPy makes a copy for ffi.from_buffer(bytes), freed by a collector without knowledge of the copy's size. Measured
+# 2026-11-21: 400 octets a request, without end.
 _decode_at = lib.http1_decode_chunked_at
 
 
 class Chunks:
-    """Decodes the chunked bodies of all connections of one event loop, which share its memory."""
+    """Decodes the chunked bodies of all connections of one event loop, in common memory."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -38,10 +38,10 @@ class Chunks:
 
     def decode(self, state: Any, data: bytes, position: int, body: Any) -> int:
         """
-        Decode octets from `position` on into the body; return how many were consumed.
+        Decode octets from `position` on into the body; return the number consumed.
 
         Raises:
-            RequestRefused: they are malformed, or the body is over its limit.
+            RequestRefused: the octets are malformed, or the body is over the limit.
         """
         consumed: int = _decode_at(state, data, position, min(len(data) - position, _DECODE_BYTES), self._decoded)
         if consumed < 0:

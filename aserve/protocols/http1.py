@@ -2,7 +2,7 @@
 
 Owns:     keep-alive, pipelining, 100-continue and body framing of HTTP/1.x.
 Thread:   event loop; the exchange factory: the worker that leads the lane.
-Phases:   one method each; `_phase` is the one that takes the next octets:
+Phases:   one method each; `_phase` takes the next octets:
           _receive_head -> _receive_head                      no body
           _receive_head -> _receive_length -> _receive_head   Content-Length
           _receive_head -> _receive_chunked -> _receive_head  chunked
@@ -39,13 +39,12 @@ WEBSOCKET: int = lib.HTTP1_WEBSOCKET
 PLAIN = KEEP_ALIVE | VERSION_1_1
 _VERSION_OR_WEBSOCKET = VERSION_1_1 | WEBSOCKET
 
-# By offset, not by pointer: PyPy makes a copy for ffi.from_buffer(bytes) and frees it when its collector
-# comes by, which knows nothing of the copy's size. Measured 2026-11-21: 400 octets a request, without end.
+# By offset, not by pointer: see chunked.py.
 _parse_head_at = lib.http1_parse_head_at
 
 
 class Scratch:
-    """The C memory that all connections of one event loop share: a call fills it, its caller empties it at once."""
+    """The C memory of all connections of one event loop: a call fills the memory, and the caller empties it at once."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -86,7 +85,7 @@ class HTTP1(RequestReceiver):
 
     def receive(self, data: bytes) -> list[Exchange]:
         """
-        Feed octets from the network; return the exchanges they completed.
+        Feed octets from the network; return the completed exchanges.
 
         See WireProtocol.receive.
 
@@ -102,9 +101,9 @@ class HTTP1(RequestReceiver):
         return exchanges
 
     def _receive_rest(self, data: bytes, consumed: int, exchanges: list[Exchange]) -> None:
-        """Run the phases on the octets after `consumed`; keep those that cannot be used yet."""
+        """Run the phases on the octets after `consumed`; keep octets of no use yet."""
         position, end, max_pipelined = 0, len(data), self._scratch.limits.max_pipelined
-        # A live body is fed on even at `max_pipelined`: its exchange is with the app already.
+        # A live body is fed on even at `max_pipelined`: the exchange is with the app already.
         while consumed and (len(exchanges) < max_pipelined or self._exchange is not None):
             position += consumed
             if position >= end:
@@ -130,7 +129,7 @@ class HTTP1(RequestReceiver):
         if consumed <= 0:
             if consumed == lib.ASERVE_INCOMPLETE:
                 if len(data) - position == 2 and data[position:] == b"\r\n":
-                    self._scanned = 0  # of the CR, if that came alone
+                    self._scanned = 0  # of the CR, if alone
                     return 2  # RFC 9112 2.2: an empty line after a request does not begin the next
                 self._scanned = len(data) - position
                 return 0
@@ -171,7 +170,7 @@ class HTTP1(RequestReceiver):
         return consumed
 
     def _receive_later(self, data: bytes, position: int, exchanges: list[Exchange]) -> int:
-        return 0  # it is not known yet whether this is HTTP
+        return 0  # not yet known to be HTTP
 
     def _receive_nothing(self, data: bytes, position: int, exchanges: list[Exchange]) -> int:
         return len(data) - position
@@ -215,7 +214,7 @@ class HTTP1(RequestReceiver):
         self._phase = HTTP1._receive_head
 
     def _refuse(self, why: RequestRefused, exchanges: list[Exchange]) -> int:
-        """Answer with an error, and parse no more: it is unknown where the next request begins."""
+        """Answer with an error, and parse no more: the place of the next request is unknown."""
         self._refuse_request(why, exchanges)
         self._chunked = None
         self.is_continue_due = False
@@ -225,7 +224,7 @@ class HTTP1(RequestReceiver):
 
 def set_flags(exchange: Exchange, flags: int, strip_forwarded: Callable[[Exchange], None]) -> None:
     """Store the head's flags for the response; move the fields of proxies out of the vars."""
-    if flags & _VERSION_OR_WEBSOCKET != VERSION_1_1:  # one comparison more if it is not PLAIN
+    if flags & _VERSION_OR_WEBSOCKET != VERSION_1_1:  # one comparison more if not PLAIN
         if flags & WEBSOCKET:
             exchange.asks_websocket = exchange.is_for_loop = True
         else:
@@ -238,7 +237,7 @@ def set_flags(exchange: Exchange, flags: int, strip_forwarded: Callable[[Exchang
 
 def read_head(scratch: Scratch, head: bytes) -> tuple[Exchange, int, int]:
     """
-    Return the exchange of a whole head that another protocol has brought, its flags, and the length of its body.
+    Return the exchange of a whole head from another protocol, the flags, and the length of the body.
 
     Raises:
         RequestRefused: the head breaks a rule or a limit.
@@ -255,12 +254,10 @@ def read_head(scratch: Scratch, head: bytes) -> tuple[Exchange, int, int]:
 
 
 def new_factory(limits: Limits) -> Callable[[], WireProtocol]:
-    """Return a function that makes an HTTP1 for each connection of an event loop."""
     return functools.partial(HTTP1, Scratch(limits))
 
 
 def new_exchange_factory(limits: Limits) -> ExchangeFactory:
-    """Return a function that makes the exchange of a parsed head."""
     strip_forwarded, underscores = limits.strip_forwarded, limits.underscores
 
     def make(vars: str, _: int, flags: int, __: int, data: Any, start: int, size: int) -> Exchange:

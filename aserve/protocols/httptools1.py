@@ -1,9 +1,9 @@
 """HTTP/1.1 by llhttp through httptools: an option in place of our C parser.
 
-Owns:     the same rules as http1.py (see there), with llhttp for the grammar
-          and Python for checks that llhttp leaves to its user; chunks are decoded as there (chunked.py).
+Owns:     the same rules as http1.py (see there), with llhttp for the grammar and Python for the checks left out by llhttp; chunks are decoded as
+          there (chunked.py).
 Thread:   event loop only.
-Spec:     RFC 9112; docs/parser-differences.md lists where the two differ.
+Spec:     RFC 9112; docs/parser-differences.md lists the differences.
 Not here: as in http1.py.
 """
 
@@ -26,7 +26,7 @@ try:
 except ImportError:  # PyPy; settings/table.py refuses the setting
     httptools = None  # type: ignore[assignment]
 
-# Octets fed at once: the most by which an endless head exceeds its limit before it is counted.
+# Octets fed at once: the most by which an endless head exceeds the limit before the count.
 _FEED_BYTES = 4096
 _LINE_END, _HEAD_END = b"\r\n", b"\r\n\r\n"
 
@@ -38,7 +38,7 @@ _BAD_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})|%00")
 _ABSOLUTE = re.compile(rb"https?://([^/?]+)(.*)", re.IGNORECASE | re.DOTALL)
 _CODING = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9112 7, without parameters
 _REST_OF_LENGTH = b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n"
-# Replaces octets above ASCII in a request line for llhttp, which takes the quote in a target, and nowhere else in the line.
+# Replaces octets above ASCII in a request line for llhttp by the quote: accepted in a target, and nowhere else in the line.
 _MASK = bytes(range(0x80)) + b'"' * 0x80
 _DROPPED_NAMES = (b"PROXY",)  # httpoxy, as in cparsers/vars.c
 
@@ -61,16 +61,16 @@ class HTTPTools1(RequestReceiver):
         self._parser: Any = httptools.HttpRequestParser(self)  # None: refused or at the end
         self._exchanges: list[Exchange] = []  # completed by the call under way
         self._is_head_begun = False
-        self._head_bytes = 0  # of the head under way, and of the empty lines before it
-        self._head_tail = b""  # its last octets, which may be half of its end
-        self._line = b""  # the request line as received so far; whole with its LF
+        self._head_bytes = 0  # of the head under way, and of the empty lines in front
+        self._head_tail = b""  # the last octets, maybe half of the head's end
+        self._line = b""  # the request line as received so far; whole with the LF
         self._target = b""
         self._fields: list[tuple[bytes, bytes]] = []
         self._underscored: list[tuple[bytes, bytes]] = []
         self._length = 0  # of the body
-        self._chunked: Any = None  # the state of its decoder, if it is chunked
+        self._chunked: Any = None  # the state of the decoder of a chunked body
         self.is_continue_due = False
-        self._is_held = False  # a WebSocket was asked for: the octets that follow may not be HTTP
+        self._is_held = False  # a WebSocket was asked for: the next octets may not be HTTP
 
     def receive(self, data: bytes) -> list[Exchange]:
         """Feed octets from the network; see WireProtocol.receive."""
@@ -124,8 +124,8 @@ class HTTPTools1(RequestReceiver):
         return end
 
     def _feed(self, data: bytes) -> int:
-        """Feed a slice to llhttp; return how much of it was taken."""
-        self.is_continue_due = False  # octets of the body, or of its framing
+        """Feed a slice to llhttp; return the number of octets taken."""
+        self.is_continue_due = False  # octets of the body, or of the framing
         if self._body is None:
             self._head_bytes += len(data)
             if self._line or not (data.isascii() and data.endswith(_HEAD_END)):  # most heads come whole, in ASCII
@@ -133,10 +133,10 @@ class HTTPTools1(RequestReceiver):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as exc:
-            # WebSocket, the one other protocol served (RFC 9110 7.8), has no body; otherwise the next request follows.
+            # WebSocket, the second protocol served (RFC 9110 7.8), has no body; otherwise the next request follows.
             self._parser = httptools.HttpRequestParser(self)
             if self._exchange is not None and self._chunked is None:
-                # Or the body, before which llhttp stops, too: feed another parser a head that announces it.
+                # Or the body: llhttp stops in front of a body, too. Feed another parser a head that announces the body.
                 self._parser.feed_data(_REST_OF_LENGTH % self._length)
             self._is_held = bool(self._exchanges) and self._exchanges[-1].asks_websocket
             return int(exc.args[0])
@@ -158,7 +158,7 @@ class HTTPTools1(RequestReceiver):
         return len(data)
 
     def _take_line(self, data: bytes) -> bytes:
-        """Keep octets of the request line; return the slice masked for llhttp, which refuses octets that request_line.c lets pass."""
+        """Keep octets of the request line; return the slice masked for llhttp, stricter here than request_line.c."""
         if self._line.endswith(b"\n"):
             return data
         begin = 0 if self._line else len(data) - len(data.lstrip(_LINE_END))
@@ -222,7 +222,7 @@ class HTTPTools1(RequestReceiver):
         self._is_head_begun, self._head_bytes = False, 0
         is_1_1 = self._check_version(method)
         length, is_chunked = self._check_framing(is_1_1)
-        expects = is_1_1 and self._check_expectation()  # RFC 9110 10.1.1: ignore it in HTTP/1.0
+        expects = is_1_1 and self._check_expectation()  # RFC 9110 10.1.1: ignored in HTTP/1.0
         pairs = self._build_pairs(method, is_1_1)
         vars = b"\0".join([part for pair in pairs for part in pair])
         exchange = self._exchange = Exchange(vars.decode("latin-1"))
@@ -232,7 +232,7 @@ class HTTPTools1(RequestReceiver):
             self._limits.strip_forwarded(exchange)
         if not is_1_1:
             exchange.form = HTTP_1_0
-        # RFC 9112 9.3: close wins; in HTTP/1.0 llhttp lets a keep-alive beside it win.
+        # RFC 9112 9.3: close wins; in HTTP/1.0 llhttp prefers a keep-alive beside the close.
         is_kept = is_1_1 or b"close" not in self._elements(b"CONNECTION")
         exchange.keep_alive = is_kept and self._parser.should_keep_alive()
         exchange.is_head = method == b"HEAD"
@@ -249,7 +249,7 @@ class HTTPTools1(RequestReceiver):
         """A piece of the body."""
         assert self._body is not None
         if self._chunked is not None:
-            # llhttp has ended the head before its end, as some of its versions do at a bare LF.
+            # llhttp has ended the head too early, as in some versions at a bare LF.
             raise refusal(lib.ASERVE_BARE_LF)
         self.is_continue_due = False
         if self._body.length + len(piece) > self._limits.max_body_bytes:
@@ -259,7 +259,7 @@ class HTTPTools1(RequestReceiver):
     def on_message_complete(self) -> None:
         """The request is complete."""
         if self._body is not None and self._parser.should_upgrade():
-            return  # llhttp skips the body of an Upgrade; it is still to come
+            return  # llhttp skips the body of an Upgrade, still to come
         self._end_request()
 
     def _end_request(self) -> None:
@@ -272,7 +272,7 @@ class HTTPTools1(RequestReceiver):
         self._line = b""
         self.is_continue_due = False
 
-    # Checks that llhttp leaves to its user
+    # Checks left out by llhttp
 
     def _check_version(self, method: bytes) -> bool:
         version: str = self._parser.get_http_version()
@@ -290,7 +290,7 @@ class HTTPTools1(RequestReceiver):
         return [element.strip(b" \t") for element in b",".join(self._values(wanted)).lower().split(b",")]
 
     def _check_framing(self, is_1_1: bool) -> tuple[int, bool]:
-        """Return the length of the body, or whether it is chunked."""
+        """Return the length of the body, or whether the body is chunked."""
         lengths, codings = self._values(b"CONTENT-LENGTH"), self._values(b"TRANSFER-ENCODING")
         if lengths and codings:
             raise refusal(lib.ASERVE_LENGTH_AND_ENCODING)
@@ -378,7 +378,7 @@ class HTTPTools1(RequestReceiver):
         return path, query, authority
 
     def _remember(self) -> None:
-        """Keep the request line of a head that is refused once it is whole: llhttp's own errors may come earlier."""
+        """Keep the request line of a head refused once whole: llhttp's own errors may come earlier."""
         if self._exchange is None and not self._is_head_begun:
             parser = self._parser
             version = parser.get_http_version().encode("ascii")
@@ -393,7 +393,7 @@ class HTTPTools1(RequestReceiver):
 
 
 def _explain(exc: Exception, octets: bytes) -> RequestRefused:
-    """Return the refusal of a head that llhttp has refused; `octets`: its beginning."""
+    """Return the refusal of a head refused by llhttp; `octets`: the start of the head."""
     likeness = looks_like(octets)
     if likeness:
         return RequestRefused(400, likeness)
@@ -403,5 +403,4 @@ def _explain(exc: Exception, octets: bytes) -> RequestRefused:
 
 
 def new_factory(limits: Limits) -> Callable[[], WireProtocol]:
-    """Return a function that makes an HTTPTools1 for each connection of an event loop."""
     return functools.partial(HTTPTools1, limits, Chunks(limits))

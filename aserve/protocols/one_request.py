@@ -14,7 +14,7 @@ from ..core.errors import RequestRefused
 from ..core.exchange import Exchange, ResponseForm, refused_exchange
 from .base import Limits, RequestReceiver, new_body
 
-# Vars of the front server's own, beside the client's fields: nginx sends 16. Guess: four times that.
+# Vars of the front server, beside the client's fields: nginx sends 16. Guess: four times that.
 FRONT_VARS = 64
 
 
@@ -33,7 +33,7 @@ class OneRequest(RequestReceiver):
         self.unparsed = b""
         self._form = form
         self._body_left = 0  # octets
-        # A function and not a bound method: that would be a cycle, which only the garbage collector frees.
+        # A function and not a bound method: a bound method would be a cycle, freed only by the garbage collector.
         self._phase: Callable[..., list[Exchange]] = type(self)._receive_head
 
     def receive(self, data: bytes) -> list[Exchange]:
@@ -60,7 +60,7 @@ class OneRequest(RequestReceiver):
         return exchange
 
     def _begin_request(self, exchange: Exchange, length: int, rest: bytes) -> list[Exchange]:
-        """Return the exchange of a complete head, or collect its body first."""
+        """Return the exchange of a complete head, or collect the body first."""
         self._phase = OneRequest._receive_nothing
         if not length:
             return [exchange]
@@ -92,7 +92,7 @@ class OneRequest(RequestReceiver):
         return [] if is_live else [exchange]
 
     def _drop_body(self, why: RequestRefused) -> list[Exchange]:
-        """Refuse a request: there is no room for the rest of its body."""
+        """Refuse a request: no room for the rest of the body."""
         exchange = self._exchange
         self._body.close()
         self._exchange = self._body = None
@@ -106,7 +106,7 @@ class OneRequest(RequestReceiver):
         return [self.new_refusal(why, request)]
 
     def new_refusal(self, why: RequestRefused, request: Exchange | None = None) -> Exchange:
-        """Return the exchange that answers a client's fault; `request` holds what is known of the request, if anything."""
+        """Return the exchange for the answer to a client's fault; `request` holds the known part of the request, if any."""
         refused = refused_exchange(why, request)
         refused.form = self._form
         refused.is_from_front = True

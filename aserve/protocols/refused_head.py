@@ -1,4 +1,4 @@
-"""A refused head of HTTP/1.x: its request line, for the log, and the protocol that it looks like instead.
+"""A refused head of HTTP/1.x: the request line, for the log, and the likely protocol in HTTP's place.
 
 Owns:     known_request, looks_like.
 Thread:   event loop only.
@@ -45,15 +45,15 @@ _OTHERS = [
 
 
 def looks_like(octets: bytes, position: int = 0) -> str:
-    """Return which protocol refused octets look like, and what to do; "": none that is known here."""
+    """Return the likely protocol of refused octets, and the remedy; "": unknown here."""
     return next((text for pattern, text in _OTHERS if pattern.match(octets, position)), "")
 
 
 def known_request(octets: bytes, position: int = 0) -> Exchange | None:
-    """
+    """Return a request made of the request line; None: the line is incomplete or malformed.
     Return a request made of the request line; None: the line is incomplete or malformed.
 
-    Its path is not decoded: the fault may be an escape in it.
+    The path is not decoded: the fault may be an escape in the path.
     """
     match = _REQUEST_LINE.match(octets, position)
     if match is None:

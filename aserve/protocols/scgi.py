@@ -3,8 +3,7 @@
 Owns:     from an SCGI head to an exchange.
 Thread:   event loop only.
 Spec:     python.ca/scgi/protocol.txt (2008); RFC 3875 for the vars.
-Not here: the grammar (cparsers/scgi.c), the body (one_request.py), PATH_INFO
-          where the front server sends none (wsgi/environ.py).
+Not here: the grammar (cparsers/scgi.c), the body (one_request.py), a PATH_INFO not sent by the front server (wsgi/environ.py).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from .one_request import FRONT_VARS, OneRequest
 
 
 class Scratch:
-    """The C memory that all connections of one event loop share."""
+    """The common C memory of all connections of one event loop."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -56,12 +55,10 @@ class SCGI(OneRequest):
 
 
 def new_factory(limits: Limits) -> Callable[[], WireProtocol]:
-    """Return a function that makes an SCGI for each connection of an event loop."""
     return functools.partial(SCGI, Scratch(limits))
 
 
 def new_exchange_factory(limits: Limits) -> ExchangeFactory:
-    """Return a function that makes the exchange of a parsed head."""
     new_exchange = SCGI(Scratch(limits)).new_exchange
 
     def make(vars: str, own_count: int, *_: Any) -> Exchange:

@@ -1,9 +1,9 @@
-"""Fields with an underscore in their names: they are dropped, which is logged once. Those of --underscore-fields are kept aside.
+"""Fields with an underscore in their names: dropped, and the first one logged. Fields of --underscore-fields are kept aside.
 
 Owns:     Underscores, and ListedUnderscores: one of them for each listener.
 Thread:   event loop, or the lane's leader.
 Spec:     RFC 3875 section 4.1.18: in the environ `X_A` and `X-A` have the same name; RFC 9110 section 5.3.
-Not here: dropping them (cparsers/vars.c, httptools1.py), which peers may send the listed ones (features/underscore_fields.py).
+Not here: dropping fields (cparsers/vars.c, httptools1.py), the peers of the listed ones (features/underscore_fields.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Underscores:
         self.line = LogOnce(logger, logging.INFO)
 
     def look_at(self, head: bytes, exchange: Exchange) -> None:
-        """Log a field that was dropped from the head of this exchange, unless one was logged before."""
+        """Log a field dropped from the head of this exchange, unless one was logged before."""
         if not self.line.is_said:
             found = _FIELD.search(head)
             if found is not None:
@@ -54,7 +54,7 @@ class Underscores:
 
 
 class ListedUnderscores(Underscores):
-    """For a listener on which proxies may send some: stores them in `Exchange.underscored`."""
+    """For a listener where proxies may send some: stores them in `Exchange.underscored`."""
 
     def __init__(self, where: str, names: Sequence[str]) -> None:
         super().__init__(where)

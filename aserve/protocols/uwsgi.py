@@ -1,13 +1,12 @@
 """uwsgi: one packet, then the body, on each connection.
 
-Owns:     from a uwsgi packet to an exchange; which modifiers are served.
+Owns:     from a uwsgi packet to an exchange; the served modifiers.
 Thread:   event loop only; the lane's leader has a Uwsgi of its own for `read_packet`.
 Spec:     uwsgi-docs Protocol.rst.
 Not here: the grammar (cparsers/uwsgi.c), the body (one_request.py), calling RPC
           functions (rpc/registry.py).
 
-A packet may ask for a request, a ping or a call, and for nothing else:
-UWSGI_FILE, UWSGI_SETENV and their like are only entries of environ.
+A packet may ask for a request, a ping or a call, and for nothing else: UWSGI_FILE, UWSGI_SETENV and the like are only entries of environ.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ RPC: int = lib.UWSGI_RPC
 RPC_BY_PATH = 2  # modifier2: the data are vars, PATH_INFO names function and arguments
 MAX_RPC_ITEMS = 255  # uWSGI's own limit: the name and 254 arguments
 
-# What uWSGI does for the modifiers that we refuse, for the log line.
+# uWSGI's meanings of refused modifiers, for the log line.
 MEANINGS = {
     1: "reserved", 5: "PSGI (Perl)", 6: "Lua", 7: "Rack (Ruby)", 8: "JVM", 9: "CGI", 10: "management", 14: "PHP",
     15: "Mono", 17: "spooler", 18: "symbol call", 22: "code evaluation", 23: "XSLT", 24: "V8", 25: "Go", 26: "GridFS",
@@ -43,7 +42,7 @@ MEANINGS = {
 
 
 class Scratch:
-    """The C memory that all connections of one event loop share."""
+    """The common C memory of all connections of one event loop."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -91,7 +90,7 @@ class Uwsgi(OneRequest):
     def read_packet(
         self, vars: str, own_count: int, _: int, modifier1: int, octets: Any, start: int, size: int
     ) -> Exchange:
-        """Return the exchange of a packet: a request, perhaps with a body, a call, a ping; or its refusal. An ExchangeFactory."""
+        """Return the exchange of a packet: a request, perhaps with a body, a call, a ping; or a refusal. An ExchangeFactory."""
         if modifier1 in REQUESTS:
             if not vars:
                 return self._new_silent_refusal(RequestRefused(400, "the packet has no vars"))
@@ -128,13 +127,13 @@ class Uwsgi(OneRequest):
         return exchange
 
     def _refuse_packet(self, why: RequestRefused, packet: bytes) -> list[Exchange]:
-        """Refuse a packet: by a response if a limit is crossed, which is the client's fault; silently otherwise."""
+        """Refuse a packet: by a response beyond a limit, the client's fault; silently otherwise."""
         is_request = packet[0] in REQUESTS or (packet[0] == RPC and packet[3] == RPC_BY_PATH)
         self._phase = OneRequest._receive_nothing
         return [self.new_refusal(why) if why.status == 431 and is_request else self._new_silent_refusal(why)]
 
     def _new_silent_refusal(self, why: RequestRefused) -> Exchange:
-        """Return a refusal that is logged and closes without an octet, as uWSGI does: such a peer does not read HTTP."""
+        """Return a refusal with a log line and a close without an octet, as in uWSGI: such a peer does not read HTTP."""
         refused = self.new_refusal(why)
         refused.is_silent = True
         return refused
@@ -147,10 +146,9 @@ def encode_ping(warning: str) -> bytes:
 
 
 def new_factory(limits: Limits) -> Callable[[], WireProtocol]:
-    """Return a function that makes a Uwsgi for each connection of an event loop."""
     return functools.partial(Uwsgi, Scratch(limits))
 
 
 def new_exchange_factory(limits: Limits) -> ExchangeFactory:
-    """Return a function that makes the exchange of a parsed packet, with scratch memory of its own, as another thread calls it."""
+    """Return a function that makes the exchange of a parsed packet, with scratch memory of its own, as another thread calls the function."""
     return Uwsgi(Scratch(limits)).read_packet
