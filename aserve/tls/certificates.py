@@ -1,13 +1,10 @@
 """TLS contexts: from files of certificates to the function that wraps a connection.
 
-Owns:     loading certificates, keys and authorities, with a message for each way
-          in which they can be wrong; what is allowed on the wire; the choice
-          by server name; reloading; a client's certificate in the environ.
-Thread:   event loop only.
+Owns:     loading certificates, keys and authorities, with a message for each fault in them; the allowed versions and ciphers; the choice by server
+          name; reloading; a client's certificate in the environ.
 Spec:     RFC 9325 (what is allowed); RFC 7301 (ALPN); RFC 4514 (names of
           clients).
-Not here: octets (connections/accepting/tls_transport.py), what a client asks for
-          (client_hello.py), dates (validity.py), the settings' grammar
+Not here: octets (connections/accepting/tls_transport.py), a client's wishes (client_hello.py), dates (validity.py), the settings' grammar
           (settings/kinds.py).
 """
 
@@ -52,7 +49,7 @@ OPTIONS = (
     | getattr(ssl, "OP_NO_RENEGOTIATION", 0x40000000)
 )
 
-# No keys below 112 bits of security, which is Python's own level from 3.10 on. LibreSSL knows no levels.
+# No keys below 112 bits of security, Python's own level from 3.10 on. LibreSSL knows no levels.
 SECURITY_LEVEL = "" if ssl.OPENSSL_VERSION.startswith("LibreSSL") else "@SECLEVEL=2:"
 
 PEM_CERTIFICATE = lazy_pattern(rb"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----(.*?)-----END", re.DOTALL)
@@ -60,14 +57,14 @@ _KEY = lazy_pattern(rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
 
 
 class Certificates:
-    """The contexts of all https binds; they can be reloaded while they are in use."""
+    """The contexts of all https binds, open to a reload while in use."""
 
     def __init__(self, all_settings: Iterable[TLSSettings], protocols: Iterable[str] = ()) -> None:
         """
-        Load everything. `protocols`: further names for ALPN, preferred to those of HTTP/1.x.
+        Load everything. `protocols`: further names for ALPN, preferred to the names of HTTP/1.x.
 
         Raises:
-            ConfigError: a file or a setting cannot be used; the text says what to do.
+            ConfigError: a file or a setting cannot be used; the text has the remedy.
         """
         self._all_settings = [_with_absolute_paths(settings) for settings in all_settings]
         self._protocols = [*protocols, *ALPN_PROTOCOLS]
@@ -118,14 +115,14 @@ class Certificates:
             return None
 
     def log_warnings(self) -> None:
-        """Log the faults of certificates that can still be used."""
+        """Log the faults of usable certificates."""
         for warning in self.warnings:
             logger.warning("TLS: %s", warning)
 
     def on_second(self) -> None:
         """Load everything anew when a file has changed, and then not for a second; called once a second."""
         stamps = [_stamp(path) for path in self._paths]
-        # A certificate and its key are two files: between their changes they do not match.
+        # A certificate and a key are two files: between their changes the two do not match.
         is_settled = stamps == self._last_stamps
         self._last_stamps = stamps
         if is_settled and stamps != self._stamps:
@@ -205,7 +202,7 @@ def _new_context(settings: TLSSettings, certificate: str, key: str | None, warni
 
 
 class _PassphraseNeeded(Exception):
-    """Raised through OpenSSL, which would ask for the passphrase on the terminal."""
+    """Raised through OpenSSL, in place of a question for the passphrase on the terminal."""
 
 
 def _refuse_passphrase() -> NoReturn:
@@ -253,14 +250,14 @@ def _read(path: str, what: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
     except OSError as exc:
-        # With --user it is read after root was given up, as it will be when it is loaded anew.
+        # With --user the file is read after root was given up, as at a reload.
         if exc.errno == errno.EACCES:
             raise ConfigError(f"cannot read the {what} {path}: {_who_may_not(path)}") from None
         raise ConfigError(f"cannot read the {what} {path}: {exc.strerror}") from None
 
 
 def _who_may_not(path: str) -> str:
-    """Return which user may not read a file, and what to do: with --user it is read after root was given up, as when it is loaded anew."""
+    """Return the user without the right to read a file, and the remedy: with --user the file is read after root was given up, as at a reload."""
     who, place = name_user(os.geteuid()), os.path.abspath(path)
     closed = next((folder for folder in _folders_of(place) if not os.access(folder, os.X_OK)), None)
     if closed is not None:
@@ -275,7 +272,7 @@ def _folders_of(path: str) -> list[str]:
 
 
 def reason_of(exc: Exception) -> str:
-    """Return OpenSSL's reason, in its own words without their wrapping."""
+    """Return OpenSSL's reason, unwrapped."""
     reason = getattr(exc, "reason", None)
     return reason.lower().replace("_", " ") if reason else re.sub(r"\A\[\w+\] | \(_ssl\.c:\d+\)\Z", "", str(exc))
 
@@ -326,7 +323,7 @@ _SPECIAL = lazy_pattern(r'[,+"\\<>;]|\A[# ]| \Z|[\x00-\x1f\x7f]')
 
 
 def format_name(name: Iterable[Iterable[tuple[str, str]]]) -> str:
-    """Return a distinguished name as RFC 2253 (now RFC 4514) writes it; octets above ASCII as the environ has them."""
+    """Return a distinguished name in the form of RFC 2253 (now RFC 4514); octets above ASCII in the environ's form."""
     parts = [
         "+".join(f"{_SHORT_NAMES.get(kind, kind)}={_SPECIAL.sub(_escape, value)}" for kind, value in reversed([*part]))
         for part in name
@@ -342,7 +339,7 @@ def load_certificates(
     config: EngineSettings, protocols: Iterable[str] = (), without: Container[str] = ()
 ) -> Certificates:
     """
-    Load the files that the https binds of these settings name, but those of `without`; `protocols`: see Certificates.
+    Load the files of the https binds of these settings, but for those of `without`; `protocols`: see Certificates.
 
     Raises:
         ConfigError: a file or a setting cannot be used.

@@ -1,12 +1,12 @@
-"""What a client would find wrong in a file of key and chain, before a client is given that file.
+"""Faults of a file of key and chain in a client's eyes, found before a client gets the file.
 
 Owns:     chain_of, find_fault.
-Thread:   any; it reads a file, and takes a few milliseconds.
+Thread:   any; a file is read, within a few milliseconds.
 Spec:     RFC 8555 section 9.1 (the form); RFC 8446 section 4.4.2 (the order); RFC 5280 section 6.
 Not here: dates (validity.py), serving the file (certificates.py).
 
-A handshake in memory has OpenSSL judge as a client does: whether the key is the certificate's, the name is in it, and each signature is right. The
-client trusts the last certificate of the chain, as no list of authorities has those of private ones.
+A handshake in memory has OpenSSL judge as a client does: the key must be the certificate's, the name in the certificate, and each signature right.
+The client trusts the last certificate of the chain, as no list of authorities has the private ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FLAGS = 0x80000 | 0x200000
 
 
 def chain_of(pem: bytes) -> list[Validity]:
-    """Return the certificates of a text; none if one of them is damaged."""
+    """Return the certificates of a text; none if one is damaged."""
     found = [dates_of(text) for text in PEM_CERTIFICATE.findall(pem)]
     return [one for one in found if one is not None] if all(found) else []
 
@@ -77,6 +77,6 @@ def _find_refusal(path: str, name: str, pem: bytes) -> str:
     for end in ends * 2:
         with contextlib.suppress(ssl.SSLWantReadError):
             guard(end.do_handshake)()
-    for end in ends:  # now each has all that the other sends
+    for end in ends:  # now each end has everything sent by its peer
         guard(end.do_handshake)()
     return ""

@@ -1,15 +1,13 @@
-"""The ClientHello: reading it before OpenSSL does.
+"""The ClientHello: read before OpenSSL.
 
-Owns:     telling TLS from anything else; the server name and the protocols
-          that a client asks for.
+Owns:     telling TLS from anything else; the server name and the protocols wanted by a client.
 Thread:   any; pure.
 Spec:     RFC 8446 sections 4.1.2 and 5.1 (ClientHello), RFC 6066 section 3
           (server name), RFC 7301 section 3 (ALPN).
-Not here: everything else in a ClientHello (OpenSSL reads it).
+Not here: everything else in a ClientHello (OpenSSL's work).
 
-The ssl module has a callback for the server name, but a client that sends one
-which is not ASCII makes it write a traceback to standard error; and it does
-not give the protocols that a client offers by ALPN.
+The ssl module has a callback for the server name, but after a name outside ASCII writes a traceback to standard error; and the callback does not
+get the protocols offered by ALPN.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ NO_APPLICATION_PROTOCOL = bytes([21, 3, 3, 0, 2, 2, 120])
 
 
 class ClientHello(NamedTuple):
-    """The server name and protocols that a client asks for."""
+    """The server name and protocols wanted by a client."""
 
     server_name: str = ""  # as received, octets as latin-1; empty: the extension is missing
     protocols: tuple[bytes, ...] = ()  # empty: the extension is missing
@@ -45,7 +43,7 @@ class FirstOctets:
     def __init__(self) -> None:
         self.data = bytearray()
         self._message = bytearray()  # the handshake octets of the records (RFC 8446 5.1)
-        self._position = 0  # up to where they are taken from `data`
+        self._position = 0  # the end of the part taken from `data`
         self._left = 0  # of the record there
         self._is_open = True  # more may belong to the message
 
@@ -68,7 +66,7 @@ class FirstOctets:
         return len(message) >= MESSAGE_HEAD_BYTES + int.from_bytes(message[1:4], "big")
 
     def parse(self) -> ClientHello:
-        """Return what the ClientHello asks for; a malformed one asks for nothing: OpenSSL judges it."""
+        """Return the wishes of the ClientHello; a malformed one has none: OpenSSL judges such a text."""
         try:
             return _parse_message(_Reader(bytes(self._message)))
         except IndexError:
@@ -85,7 +83,7 @@ class FirstOctets:
 
 
 class _Reader:
-    """Reads octets one after another; raises IndexError past their end."""
+    """Reads octets one after another; raises IndexError past the end."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -101,7 +99,7 @@ class _Reader:
         return octets
 
     def read_number(self, octet_count: int) -> int:
-        """Return the next number, which has this many octets."""
+        """Return the next number of so many octets."""
         return int.from_bytes(self.read(octet_count), "big")
 
     def read_vector(self, length_octet_count: int) -> _Reader:
@@ -109,7 +107,6 @@ class _Reader:
         return _Reader(self.read(self.read_number(length_octet_count)))
 
     def read_rest(self) -> bytes:
-        """Return all that is left."""
         return self.read(len(self._data) - self._position)
 
     @property

@@ -1,6 +1,6 @@
-"""From when and until when a certificate is valid, and its issuer.
+"""The dates of a certificate, and the issuer.
 
-Owns:     warn_of_dates; Validity, dates_of, read_validity; PLACEHOLDER, by which a certificate is known that only stands in for one.
+Owns:     warn_of_dates; Validity, dates_of, read_validity; PLACEHOLDER, the mark of a stand-in for a certificate.
 Thread:   any; pure, but for the clock.
 Spec:     RFC 5280 section 4.1.
 Not here: loading certificates (certificates.py).
@@ -14,14 +14,14 @@ from collections.abc import Iterator
 
 from ..core.named_tuple import NamedTuple
 
-PLACEHOLDER = "aserve: placeholder until the certificate is there"  # the organization of its subject
+PLACEHOLDER = "aserve: placeholder until the certificate is there"  # the organization of the subject
 
 
 def warn_of_dates(path: str, pem: bytes) -> Iterator[str]:
     """Return a warning if a certificate, the base64 of a PEM file, is not valid now."""
     found = dates_of(pem)
     if found is None:
-        return  # OpenSSL accepted it; only its dates cannot be read here
+        return  # accepted by OpenSSL; only the dates cannot be read here
     _, begin, end, _, _ = found
     now = datetime.datetime.now(datetime.timezone.utc)
     if now > end:
@@ -31,8 +31,6 @@ def warn_of_dates(path: str, pem: bytes) -> Iterator[str]:
 
 
 class Validity(NamedTuple):
-    """The dates of a certificate, and its names."""
-
     certificate: bytes  # DER, as issuer and subject
     begin: datetime.datetime
     end: datetime.datetime
@@ -41,7 +39,7 @@ class Validity(NamedTuple):
 
 
 def dates_of(pem: bytes) -> Validity | None:
-    """Return the dates of a certificate, the base64 of a PEM file; None: it is damaged."""
+    """Return the dates of a certificate, the base64 of a PEM file; None: damaged."""
     try:
         octets = base64.b64decode(pem)
         _, _, issuer, _, subject = _read_elements(octets)
@@ -52,10 +50,10 @@ def dates_of(pem: bytes) -> Validity | None:
 
 def read_validity(certificate: bytes) -> tuple[datetime.datetime, datetime.datetime]:
     """
-    Return from when and until when a certificate is valid; the ssl module gives that to clients only.
+    Return the first and the last moment of a certificate; the ssl module gives the two to clients only.
 
     Raises:
-        ValueError, IndexError: this is no certificate in DER.
+        ValueError, IndexError: not a certificate in DER.
 
     Spec: RFC 5280 section 4.1.
     """
@@ -80,7 +78,7 @@ def _read_elements(certificate: bytes) -> list[bytes]:
     found: list[bytes] = []
     while len(found) < 5:
         tag, _, end = _read_der(certificate, position)
-        if tag != 0xA0:  # the version, which may be missing
+        if tag != 0xA0:  # the version, maybe missing
             found.append(certificate[position:end])
         position = end
     return found
