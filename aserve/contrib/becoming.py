@@ -4,8 +4,7 @@ Owns:     words_of, become_aserve.
 Thread:   the main thread, of a process with no other work.
 Not here: the commands (flask.py, django/), the command aserve (command/cli.py).
 
-The process is replaced by exec, and not only a function called: a supervisor must not have imported the app, which its workers
-import.
+The process is replaced by exec, and not only a function called: the app is for workers to import, and not for a supervisor.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import NoReturn
 
 
 def words_of(spec: str, reload: bool, bind: str | None, more: Sequence[str]) -> list[str]:
-    """Return the command's words after the interpreter; `bind`: in runserver's form, a port or an address with one."""
+    """Return the command's words after the interpreter; `bind`: in runserver's form, a port or an address with a port."""
     words = ["-m", "aserve", spec, *(["--reload"] if reload else [])]
     if bind:
         words += ["--bind", bind if ":" in bind else f"127.0.0.1:{bind}"]

@@ -1,6 +1,6 @@
 """`flask --app NAME aserve`: flask run, by aserve.
 
-Owns:     the command, and the app that it passes to aserve; with --debug, Werkzeug's debugger in front of the app.
+Owns:     the command, and the app for aserve; with --debug, Werkzeug's debugger in front of the app.
 Thread:   the main thread.
 Not here: becoming aserve (becoming.py).
 """
@@ -19,7 +19,8 @@ from .becoming import become_aserve, words_of
 
 
 def load(name: str | None) -> Any:
-    """Return the app as flask finds it, by the value of --app or FLASK_APP; None: in app.py or wsgi.py. With --debug it has flask run's debugger."""
+    """Return the app by flask's search, by the value of --app or FLASK_APP; None: in app.py or wsgi.py. With --debug the app has flask run's
+    debugger."""
     app = ScriptInfo(app_import_path=name).load_app()
     return named_as(DebuggedApplication(app, evalex=True), app) if app.debug else app
 
