@@ -1,1 +1,1 @@
-"""The event loop's wire: requests that the event loop reads, and whose responses the event loop writes."""
+"""The event loop's wire: requests read, and responses written, by the event loop."""

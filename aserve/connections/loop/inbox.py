@@ -1,7 +1,7 @@
 """The input side of the event loop's wire: exchanges go to the app one after another.
 
-Owns:     Inbox: the queue of exchanges; when reading pauses; live bodies, and `100 Continue`; whether another request is expected.
-          Receiving: the methods of the wire that an inbox calls.
+Owns:     Inbox: the queue of exchanges; pauses of reading; live bodies, and `100 Continue`; whether another request is expected. Receiving: the
+          wire's methods for an inbox.
 Thread:   event loop only; the reader of a live body posts its calls.
 Spec:     RFC 9112 section 9.3.2 (pipelining); RFC 9110 section 10.1.1 (Expect).
 Not here: parsing (protocols/), sending (outbox.py), the states (wire_loop.py), threads (workers/executor.py).
@@ -28,14 +28,14 @@ from .websocket_request import Leaving
 
 logger = logging.getLogger("aserve")
 
-# Measured: a member looked up in its enum class costs CPython 3.11 three times a global.
+# Measured: a member looked up in an enum class costs CPython 3.11 three times a global.
 IDLE, REQUEST = State.IDLE, Event.REQUEST
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Receiving(Leaving, Protocol):
-    """The wire, as an inbox sees it. It is an argument of each call: an attribute would make a cycle, which only the garbage collector frees."""
+    """The wire, in an inbox's view. An argument of each call: an attribute would make a cycle, freed only by the garbage collector."""
 
     @property
     def state(self) -> State:
@@ -45,7 +45,7 @@ class Receiving(Leaving, Protocol):
         """Change the state; no worker has an exchange."""
 
     def take_completion(self) -> bool:
-        """Take the end of the exchange over from its worker; False: the connection is closing already."""
+        """Take the end of the exchange over from a worker; False: the connection is closing already."""
 
     def close(self) -> None:
         """Send pending octets, then close."""
@@ -55,8 +55,6 @@ class Receiving(Leaving, Protocol):
 
 
 class Inbox:
-    """The input of one wire."""
-
     __slots__ = (
         "_connection", "_executor", "_outbox", "_progress", "_service", "_waiting", "is_at_eof", "is_closing_soon", "protocol",
     )  # fmt: skip
@@ -84,7 +82,7 @@ class Inbox:
         self._pause_if_full()
 
     def start(self, wire: Receiving, exchanges: list[Exchange]) -> None:
-        """Start the first of these; the others wait."""
+        """Start the first; the rest wait."""
         exchange = exchanges[0]
         if len(exchanges) > 1:
             self._waiting.extend(exchanges[1:])
@@ -116,7 +114,7 @@ class Inbox:
         self._executor.submit(connection.run, exchange)
 
     def start_next(self, wire: Receiving) -> None:
-        """Start the next exchange that came while the last one ran."""
+        """Start the next exchange, received during the last one."""
         protocol, transport, exchanges = self.protocol, self._outbox.transport, self._waiting
         if not self.is_at_eof and not transport.is_reading():
             transport.resume_reading()
@@ -136,7 +134,7 @@ class Inbox:
             self.expect_more(wire)
 
     def expect_more(self, wire: Receiving) -> None:
-        """Wait for the rest of a request that has begun; no exchange is running."""
+        """Wait for the rest of a request; no exchange is running."""
         protocol, progress = self.protocol, self._progress
         if not protocol.is_mid_body:
             progress.stay_on_loop()
@@ -150,7 +148,7 @@ class Inbox:
             self._outbox.transport.write(CONTINUE)
 
     def _prepare(self, wire: Receiving, exchange: Exchange) -> None:
-        """Prepare an exchange that needs more than a plain one."""
+        """Prepare an exchange beyond a plain one."""
         wire.take_completion()
         if self._service.is_draining:
             exchange.keep_alive = False
@@ -165,7 +163,7 @@ class Inbox:
                 body.on_wanted = lambda: post(self._on_body_wanted, exchange, None)
 
     def _pause_if_full(self) -> None:
-        """Stop reading while too many octets wait, or octets that may not be HTTP; `start_next` and `_on_body_low` start it again."""
+        """Stop reading while too many octets wait, or octets that may not be HTTP; `start_next` and `_on_body_low` start reading again."""
         body, waiting, exchange = self.protocol.live_body, self._waiting, self._connection.exchange
         is_full = len(waiting) >= self._service.config.max_pipelined or (body is not None and body.is_full)
         is_offered = exchange is not None and exchange.websocket is not None
@@ -173,15 +171,15 @@ class Inbox:
             self._outbox.transport.pause_reading()
 
     def _on_body_low(self, exchange: Exchange, _: None) -> None:
-        """The reader of a live body has room for more of it."""
+        """The reader of a live body has room for more."""
         is_current = self._outbox.is_current(exchange)
         if is_current and not self._waiting and not self._outbox.is_over and not self.is_at_eof:
             self._progress.move()
             self._outbox.transport.resume_reading()
 
     def _on_body_wanted(self, exchange: Exchange, _: None) -> None:
-        """The reader of a live body waits for its first octets."""
-        # After the response's head an interim response would be part of its body.
+        """The reader of a live body waits for the first octets."""
+        # Behind the response's head an interim response would be part of the body.
         if not self._outbox.is_current(exchange) or self._outbox.is_over:
             return  # the client has left meanwhile
         is_due = self.protocol.is_continue_due and exchange.body is self.protocol.live_body  # and not a later one's
@@ -197,7 +195,7 @@ class Inbox:
         self._outbox.on_complete(exchange, answer(probe, service.warning(), exchange, service.common_fields))
 
     def _answer_without_app(self, wire: Receiving, exchange: Exchange) -> None:
-        """Answer a ping or a refusal without the app; offer a WebSocket to the app if the client asks for one."""
+        """Answer a ping or a refusal without the app; offer a WebSocket to the app of a client asking for one."""
         if exchange.asks_websocket:
             self._offer_websocket(wire, exchange)
         elif exchange.ping is not None:
@@ -211,7 +209,7 @@ class Inbox:
             wire.answer_error(exchange, exchange.refusal)
 
     def _offer_websocket(self, wire: Receiving, exchange: Exchange) -> None:
-        """Start an exchange whose client asks for a WebSocket: the app may answer it, or begin one."""
+        """Start an exchange with the wish for a WebSocket: the app may answer, or begin one."""
         service, connection, progress = self._service, self._connection, self._progress
         exchange.is_for_loop, exchange.connection = False, connection
         is_probe = service.health_paths is not None and service.health_paths.probe_of(exchange)
@@ -244,7 +242,7 @@ class Inbox:
             self._outbox.transport.resume_reading()
 
     def take_unparsed(self) -> bytes:
-        """Return the octets after the request, and forget them: they are not HTTP."""
+        """Return the octets after the request, and forget them: another protocol's octets."""
         octets, self.protocol.unparsed = self.protocol.unparsed, b""
         return octets
 
@@ -268,7 +266,7 @@ class Inbox:
         end_offer(self._connection)
 
     def end(self) -> None:
-        """Handle the end of the client's octets: its earlier requests are still answered."""
+        """Handle the end of the client's octets: earlier requests are still answered."""
         self.is_at_eof = self.is_closing_soon = True
         if not self.protocol.has_unparsed:
             self.protocol.receive_eof()
@@ -276,12 +274,12 @@ class Inbox:
             end_offer(self._connection)
 
     def refused(self, why: RequestRefused) -> Exchange | None:
-        """Return the exchange of a request that never became complete, for the access log; None: nothing is known of it."""
+        """Return the exchange of an incomplete request, for the access log; None: nothing is known."""
         known = self.protocol.known
         return refused_exchange(why, known) if known is not None else None
 
     def drop_waiting(self, is_done: bool) -> None:
-        """Drop exchanges that no worker has begun; `is_done`: the response before them said that the connection closes."""
+        """Drop exchanges not begun by a worker; `is_done`: the response before them announced the end of the connection."""
         waiting, self._waiting = [*self._waiting, *self.protocol.incomplete], []
         for exchange in waiting:
             release_exchange(exchange)
@@ -290,7 +288,7 @@ class Inbox:
 
 
 def log_unanswered(connection: Connection, exchange: Exchange) -> None:
-    """Log a request that no worker has begun: its client has left."""
+    """Log a request not begun by a worker: the client has left."""
     if exchange.refusal is None and exchange.ping is None:
         exchange.connection, exchange.end = connection, CLIENT_GONE
         connection.end_exchange(exchange)

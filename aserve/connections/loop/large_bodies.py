@@ -1,8 +1,8 @@
-"""Bodies that the event loop sends without a worker: large ones in memory, and files.
+"""Bodies sent by the event loop without a worker: large ones in memory, and files.
 
-Owns:     MemoryBody, FileBody: they bypass the transport if possible, or go through it in pieces; releasing descriptors and files.
+Owns:     MemoryBody, FileBody: past the transport if possible, or through the transport in pieces; releasing descriptors and files.
 Thread:   event loop only; workers post `send_memory` and `send_file`.
-Not here: the part that is sent at once (sender.py, sendfile.py), the choice of replies (sending.py), responses in a temporary file (spooled.py).
+Not here: the part sent at once (sender.py, sendfile.py), the choice of replies (sending.py), responses in a temporary file (spooled.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class LargeBody:
-    """A body that bypasses the transport; how, and the resources that it takes, are up to the subclass."""
+    """A body past the transport; the way, and the resources, are up to the subclass."""
 
     __slots__ = ("_exchange", "_outbox")
 
@@ -38,12 +38,12 @@ class LargeBody:
             self._outbox.end(exchange)
             return
         if isinstance(outcome, ClientDisconnected) and exchange.end == ANSWERED:
-            exchange.end = CLIENT_GONE  # its transport does not know yet
+            exchange.end = CLIENT_GONE  # the transport does not know yet
         self._outbox.cut(exchange, str(outcome))
 
 
 class MemoryBody(LargeBody):
-    """A body in memory. Sending takes a descriptor, which the loop watches."""
+    """A body in memory. Sending takes a descriptor, for the loop to watch."""
 
     __slots__ = ("_reply",)
 
@@ -52,7 +52,7 @@ class MemoryBody(LargeBody):
         self._reply = reply
 
     def send(self) -> None:
-        """Send it, as the transport has nothing more."""
+        """Send the body after the last octet of the transport."""
         outbox = self._outbox
         if outbox.is_over:
             self._end(ClientDisconnected(GONE))
@@ -77,7 +77,7 @@ class FileBody(LargeBody):
         self._reply = reply
 
     def send(self) -> None:
-        """Send it, as the transport has nothing more."""
+        """Send the body after the last octet of the transport."""
         outbox = self._outbox
         if outbox.is_over:
             self._end(ClientDisconnected(GONE))
@@ -85,7 +85,7 @@ class FileBody(LargeBody):
             self._end(ResponseTruncated("no descriptor is left to send the file by"))
 
     def feed(self, sent: int) -> None:
-        """Read the next piece here, so that no worker waits for the client; then other connections have their turn."""
+        """Read the next piece here, as no worker waits for the client; then other connections have a turn."""
         outbox, reply = self._outbox, self._reply
         if outbox.is_lost:
             self._end(ClientDisconnected(GONE))
@@ -129,7 +129,7 @@ def send_file(outbox: Outbox, exchange: Exchange, reply: FileResponse) -> None:
 
 
 def send_rest(outbox: Outbox, large: Large, reply: tuple[bytes, bytes | memoryview] | FileResponse) -> None:
-    """Send the rest of a body whose beginning the pump has sent; from here on it counts in the budgets here."""
+    """Send the rest of a body after the pump's part; from here on the rest counts in the budgets here."""
     exchange = large.exchange
     if type(reply) is FileResponse:
         send_file(outbox, exchange, reply)

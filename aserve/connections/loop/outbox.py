@@ -1,11 +1,11 @@
-"""The output side of the event loop's wire: the transport, the room in it, and octets that wait for room.
+"""The output side of the event loop's wire: the transport, the room there, and octets waiting for room.
 
-Owns:     Outbox: the order of writes; the backlog, for whose end workers wait; cutting a response short.
-          Owner: the methods of the wire that an outbox calls.
-Thread:   event loop; workers, under the second banner. The connection's lock guards the state that both change: docs/threads.md.
+Owns:     Outbox: the order of writes; the backlog, with workers waiting for the end; cutting a response short. Owner: the wire's methods for an
+          outbox.
+Thread:   event loop; workers, under the second banner. The connection's lock guards the common state: docs/threads.md.
 Spec:     RFC 9112 section 9.
-Not here: the choice of a way for a response (sending.py); bodies that need no worker (large_bodies.py), iterables (stepping.py), temporary
-          files (spooled.py); counting memory (response_memory.py); the states, and going on after a response (wire_loop.py).
+Not here: the choice of a way for a response (sending.py); bodies without a worker (large_bodies.py), iterables (stepping.py), temporary files
+          (spooled.py); counting memory (response_memory.py); the states, and going on after a response (wire_loop.py).
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ logger = logging.getLogger("aserve")
 # A worker writes to the socket itself up to this size; a larger response hardly fits the socket's buffer.
 DIRECT_BYTES = 1 << 16
 
-# Measured: a member looked up in its enum class costs CPython 3.11 three times a global.
+# Measured: a member looked up in an enum class costs CPython 3.11 three times a global.
 RUNNING, LOOP_ENDS = State.RUNNING, State.LOOP_ENDS
 
 
 class Owner(Protocol):
-    """The wire, as an outbox sees it."""
+    """The wire, in an outbox's view."""
 
     @property
     def state(self) -> State:
@@ -54,7 +54,7 @@ class Owner(Protocol):
         """Change the state; the connection's lock is held."""
 
     def take_completion(self) -> bool:
-        """Take the end of the exchange over from its worker; False: the connection is closing already."""
+        """Take the end of the exchange over from a worker; False: the connection is closing already."""
 
     def complete(self, exchange: Exchange) -> None:
         """End the exchange: the worker has written the whole response; the connection's lock is held."""
@@ -92,8 +92,6 @@ NOBODY = Nobody()
 
 
 class Outbox:
-    """The output of one wire."""
-
     __slots__ = (
         "_buffered_bytes", "_connection", "_lock", "_on_writable", "_put_bytes", "_sender", "_unread_bytes", "_waiter", "_wire",
         "backlog_bytes", "can_bypass", "executor", "fd", "is_write_paused", "service", "transport",
@@ -107,7 +105,7 @@ class Outbox:
         self.service = connection.service
         self.executor = connection.service.executor
         self.fd = -1
-        self.is_write_paused = False  # the transport's buffer is over its limit
+        self.is_write_paused = False  # the transport's buffer is over the limit
         self._wire: Owner = NOBODY
         self._connection = connection
         # Guards fd, backlog_bytes and _waiter, where a worker meets the loop.
@@ -115,10 +113,10 @@ class Outbox:
         self._on_writable: Callable[[], object] | None = None  # goes on with a body when there is room
         self._sender: Sender | None = None  # writes to the socket past the transport
         self.backlog_bytes = 0  # from a worker, not yet taken over by a transport with room
-        self._buffered_bytes = 0  # of those, in the transport's buffer since it ran out of room
-        # The octets that the client reads, counted while it is behind: see count_read.
+        self._buffered_bytes = 0  # of those, in the transport's buffer since the last lack of room
+        # The octets read by the client, counted while the client is behind: see count_read.
         self._put_bytes = self._unread_bytes = 0
-        self._waiter: threading.Lock | None = None  # locked; its release wakes a worker that waits until it may write
+        self._waiter: threading.Lock | None = None  # locked; a release wakes the worker waiting to write
 
     # --- called on the event loop: the transport ---
 
@@ -129,11 +127,11 @@ class Outbox:
             self.fd = transport.get_extra_info("socket").fileno()
 
     def lose(self) -> None:
-        """Forget the descriptor, which closes; the connection's lock is held."""
+        """Forget the descriptor, about to close; the connection's lock is held."""
         self.fd = -1
 
     def leave(self) -> None:
-        """Forget the wire: no exchange of it is left."""
+        """Forget the wire: no exchange is left."""
         self._wire = NOBODY
 
     @property
@@ -143,7 +141,7 @@ class Outbox:
 
     @property
     def is_lost(self) -> bool:
-        """Whether octets that are written now cannot reach the client."""
+        """Whether octets written now cannot reach the client."""
         return self._wire.state > LOOP_ENDS or self.transport.is_closing()
 
     @property
@@ -153,7 +151,7 @@ class Outbox:
 
     @property
     def is_empty(self) -> bool:
-        """Whether neither the transport nor TLS holds octets, which would be lost if only the descriptor moved."""
+        """Whether neither the transport nor TLS holds octets: such octets would be lost in a move of the descriptor."""
         return self.can_bypass and not self.transport.is_closing() and not self.transport.get_write_buffer_size()
 
     @property
@@ -174,21 +172,21 @@ class Outbox:
         return found if isinstance(found, OwnSession) else None
 
     def pause_writing(self) -> None:
-        """Record that the transport's buffer is over its limit."""
+        """Record a transport's buffer over the limit."""
         self.is_write_paused = True
-        self.wake_waiter()  # the worker was waiting for the loop; now it waits for the client, and may spool instead
+        self.wake_waiter()  # the worker was waiting for the loop; now for the client, and may spool instead
 
     def resume_writing(self) -> None:
         """Go on writing: the transport has room again."""
         self.is_write_paused = False
         self._release_backlog()
         if self._on_writable is not None:
-            # Not from in here: asyncio's selector transport (3.9 to 3.11 at least) loses its
-            # connection twice when it is closed while it calls resume_writing.
+            # Not from in here: asyncio's selector transport (3.9 to 3.11 at least), closed while calling resume_writing, loses the connection
+            # twice.
             self.service.loop.call_soon(self.go_on)
 
     def when_writable(self, go_on: Callable[[], object]) -> None:
-        """Call `go_on` when the transport has room, which it has not now, or is lost."""
+        """Call `go_on` when the transport, now full, has room or is lost."""
         self._on_writable = go_on
 
     def when_empty(self, go_on: Callable[[], object]) -> None:
@@ -201,7 +199,7 @@ class Outbox:
         go_on()
 
     def go_on(self) -> None:
-        """Call the function that waits for room: there is room, or the transport is lost."""
+        """Call the function waiting for room: there is room, or the transport is lost."""
         self._release_backlog()
         on_writable = self._on_writable
         self._on_writable = None
@@ -209,7 +207,7 @@ class Outbox:
             on_writable()
 
     def count_read(self) -> int:
-        """Count the octets that the client has read since the last call, of those put into the transport in pieces."""
+        """Count the octets read by the client since the last call, of those put into the transport in pieces."""
         put_bytes = self._put_bytes + (self._sender.take_progress() if self._sender is not None else 0)
         unread_bytes = self.transport.get_write_buffer_size() + queued_bytes(self.fd)
         # Below zero: other octets were put, such as the end of a response.
@@ -234,7 +232,7 @@ class Outbox:
             limit_unsent(self.transport.get_extra_info("socket"), UNSENT_BYTES)
 
     def stop(self) -> None:
-        """Stop sending: the transport is gone. If an exchange is left, its worker ends it."""
+        """Stop sending: the transport is gone. A worker ends an exchange still there."""
         if self._sender is not None:
             self._sender.cancel()
         exchange = self._connection.exchange
@@ -244,7 +242,7 @@ class Outbox:
             self.close_spool(exchange.spool)
 
     def reset(self) -> None:
-        """Close with a reset, so that a cut response does not look complete; transport and kernel free their octets at once."""
+        """Close with a reset: a cut response must not look complete; transport and kernel free their octets at once."""
         try:
             linger = struct.pack("ii", 1, 0)
             self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
@@ -262,7 +260,7 @@ class Outbox:
         self._wire.end_exchange(exchange)
 
     def on_rest(self, exchange: Exchange, rest: tuple[bytes | memoryview, ...]) -> None:
-        """Send the rest of a whole response that another wire has begun."""
+        """Send the rest of a whole response begun on another wire."""
         if self._wire.take_completion():
             for octets in rest:
                 if octets:
@@ -272,14 +270,14 @@ class Outbox:
     def on_piece(self, exchange: Exchange, octets: bytes | memoryview) -> None:
         """Write a piece of the response; more will follow."""
         if exchange is not self._connection.exchange or self.is_lost:
-            return  # the exchange has ended: a second thread of the app wrote while the end was on its way here
+            return  # the exchange has ended: a second thread of the app wrote while the end was on the way here
         self.write_piece(octets)
         self._buffered_bytes += len(octets)
         if not self.is_write_paused:
             self._release_backlog()
 
     def write_piece(self, octets: bytes | memoryview) -> None:
-        """Write a piece, and count its octets as unread by the client."""
+        """Write a piece, and count the octets as unread by the client."""
         self.transport.write(octets)
         self._put_bytes += len(octets)
 
@@ -288,16 +286,16 @@ class Outbox:
         self._wire.end_exchange(exchange)
 
     def cut(self, exchange: Exchange, why: str) -> None:
-        """Cut a response short that cannot be finished: show the client the cut, in the way that loses least."""
+        """Cut a response short: show the client the cut, in the way with the least loss."""
         self.close_spool(exchange.spool)
         if exchange is not self._connection.exchange:
-            return  # the exchange has ended: the failure came after its last octet, and another may be running
+            return  # the exchange has ended: the failure came after the last octet, and another exchange may be running
         exchange.keep_alive = False
         self.note_end(exchange, CUT)
         if self._wire.take_completion():
             if tells_its_end(exchange) and not self.transport.is_closing():
-                # RFC 9112 8: the framing shows the cut. A reset would destroy octets that the client has not
-                # read yet, which may be whole responses before this one.
+                # RFC 9112 8: the framing shows the cut. A reset would destroy octets still unread by the client, maybe whole responses before this
+                # one.
                 logger.info("%s: response cut short: %s", self._connection.name, why)
             else:
                 self._wire.reset(why)
@@ -309,7 +307,7 @@ class Outbox:
         self._wire.reset(why)
 
     def note_end(self, exchange: Exchange, otherwise: str) -> None:
-        """Record for the access log how an exchange ends, unless that is known: its client has left, or `otherwise`."""
+        """Record for the access log the end of an exchange, unless known: the client has left, or `otherwise`."""
         if exchange.end == ANSWERED:
             exchange.end = CLIENT_GONE if self.is_lost else otherwise
 
@@ -324,20 +322,20 @@ class Outbox:
             self.executor.submit(call_close, close_file)
 
     def _release_backlog(self) -> None:
-        """Stop counting octets of the transport that are sent or lost; wake a worker that waits for that."""
+        """Stop counting octets of the transport, now sent or lost; wake a waiting worker."""
         exchange, had_backlog = self._connection.exchange, self.backlog_bytes > 0
         with self._lock:
             self.backlog_bytes = max(self.backlog_bytes - self._buffered_bytes, 0)
             self._buffered_bytes = 0
         is_gone = had_backlog and not self.backlog_bytes
-        # A whole response is counted until its end; the sent octets were before it, such as early hints.
+        # A whole response is counted until the end; the sent octets were earlier ones, such as early hints.
         if is_gone and exchange is not None and exchange.counted_bytes and not exchange.response.is_full:
             release_memory(self._connection, exchange)
         if self.has_room or self.is_over:
             self.wake_waiter()
 
     def wake_waiter(self) -> None:
-        """Let a waiting worker check its condition again."""
+        """Let a waiting worker check the condition again."""
         with self._lock:
             waiter, self._waiter = self._waiter, None
         if waiter is not None:
@@ -354,7 +352,7 @@ class Outbox:
                 or not self.can_bypass
                 or len(octets) > DIRECT_BYTES
                 or self.transport.get_write_buffer_size()
-                or exchange is not self._connection.exchange  # it has ended since the check in `send`
+                or exchange is not self._connection.exchange  # ended since the check in `send`
             ):
                 return octets
             self.executor.waking.append(None)
@@ -372,7 +370,7 @@ class Outbox:
             return None
 
     def put(self, exchange: Exchange, octets: bytes | memoryview) -> None:
-        """Let the loop write a piece; from now on no octets may overtake it."""
+        """Let the loop write a piece; from now on no octets may overtake the piece."""
         with self._lock:
             self.backlog_bytes += len(octets)
         self.executor.post(self.on_piece, exchange, keep_rest(octets))
@@ -383,12 +381,12 @@ class Outbox:
 
     @property
     def has_room(self) -> bool:
-        """Whether the backlog leaves room, so that more may be put."""
+        """Whether the backlog leaves room for more."""
         return self.backlog_bytes <= room_bytes(self._connection)
 
     def wait_until(self, is_so: Callable[[], bool]) -> None:
         """
-        Wait for a condition, which is checked after each step of the loop; it must not wait itself.
+        Wait for a condition, itself free of waits, checked after each step of the loop.
 
         Raises:
             ClientDisconnected: the client is gone.
@@ -406,7 +404,7 @@ class Outbox:
 
 
 def queued_bytes(fd: int) -> int:
-    """Return how many octets a socket holds that its client has not received; with a slow client that takes long."""
+    """Return the number of a socket's octets not yet received by the client, a long time for a slow client."""
     if sys.platform != "linux":
         return 0
     try:

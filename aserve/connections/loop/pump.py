@@ -1,12 +1,12 @@
-"""The pump: large bodies of the lane's connections, sent by a thread of its own, a few at a time.
+"""The pump: large bodies of the lane's connections, sent by one thread, a few at a time.
 
 Owns:     Pump: the thread, the table of bodies for C, their part of the budgets; Large, one response with such a body.
-Thread:   three, under banners: a worker gives a response, the pump's own thread sends it, the event loop closes.
-Not here: the order of sending, and the system calls (cparsers/pump.c); the connection's next state (wire_fast.py); bodies of the event loop's
-          wire (large_bodies.py), which also sends bodies that are late here.
+Thread:   three, under banners: a worker gives a response, the pump's own thread sends the body, the event loop closes.
+Not here: the order of sending, and the system calls (cparsers/pump.c); the connection's next state (wire_fast.py); bodies of the event loop's wire
+          (large_bodies.py), with late bodies from here.
 
-A body that goes through here costs no Python between its first octet and its last, nor does the connection leave the lane. No body stays
-for long: pump.c returns those that are late, so there are no time-outs here.
+A body in the pump costs no Python between the first octet and the last, nor does the connection leave the lane. No body stays for long: pump.c
+returns late ones, so there are no time-outs here.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ logger = logging.getLogger("aserve")
 
 # Bodies at once, 64 KB for their table. Further ones are sent by the event loop. Guess.
 MOST_COUNT = 512
-# The event loop takes over a client that has not read all of its body this long after its turn has begun. Guess: on a busy machine
-# a quick client may take a part of that, and time-outs must not come much later.
+# The event loop takes over a client with octets unread this long after the begin of the turn. Guess: on a busy machine a quick client may take a
+# part of that, and time-outs must not come much later.
 LATE_SECONDS = 1.0
 SENT, GONE, SHORT = lib.PUMP_SENT, lib.PUMP_GONE, lib.PUMP_SHORT
 
 
 class PumpedWire(Protocol):
-    """FastWire, as the pump calls it in its own thread."""
+    """FastWire, in the pump's own thread."""
 
     fd: int
 
@@ -56,11 +56,11 @@ class PumpedWire(Protocol):
         """Close the connection: the client is gone."""
 
     def fail(self, exchange: Exchange, why: str) -> None:
-        """Cut the response: it cannot be finished."""
+        """Cut the response, without hope of the rest."""
 
 
 class Large:
-    """A response whose body is large, in memory or in a file; it counts in the budgets until it is closed."""
+    """A response with a large body, in memory or in a file, counted in the budgets until the close."""
 
     __slots__ = ("_budgets", "_executor", "exchange", "pins", "reply", "wire")
 
@@ -70,11 +70,11 @@ class Large:
     ) -> None:  # fmt: skip
         """`reply`: a head and a body, or a head and a file."""
         self.wire, self.exchange, self.reply = wire, exchange, reply
-        self.pins: Any = None  # the memory that C reads
+        self.pins: Any = None  # the memory read by C
         self._budgets, self._executor = budgets, executor
 
     def reserve(self) -> bool:
-        """Count it in the budgets; False: no room now. The event loop's wire then waits for room, or counts a refusal."""
+        """Count the response in the budgets; False: no room now. The event loop's wire then waits for room, or counts a refusal."""
         if isinstance(self.reply, FileResponse):
             files = self._budgets.files
             return files.has_room(SENT_FILE_COUNT) and files.reserve(SENT_FILE_COUNT)
@@ -96,12 +96,10 @@ class Large:
 
 
 class Pump:
-    """The pump of one lane."""
-
     def __init__(
         self, budgets: Budgets, executor: Executor, write_seconds: float, most_count: int = MOST_COUNT
     ) -> None:
-        """`write_seconds`: how long the server waits for a client that does not read, from when the client is late here."""
+        """`write_seconds`: the server's wait for a client that does not read, from the lateness here on."""
         self._budgets, self._executor = budgets, executor
         self._late_seconds = min(LATE_SECONDS, write_seconds / 4)
         self._set: Any = None
@@ -144,7 +142,7 @@ class Pump:
         self._thread = thread
         return True
 
-    # --- called in its own thread ---
+    # --- called in the pump's own thread ---
 
     def _run(self) -> None:
         set, forked_count = self._set, len(forked)
@@ -172,7 +170,7 @@ class Pump:
             body, offset, count = ffi.NULL, reply.offset, reply.size
             try:
                 file_fd = reply.file.fileno()
-            except (OSError, ValueError):  # the app has closed it, or detached it
+            except (OSError, ValueError):  # closed or detached by the app
                 file_fd = -1
         else:
             body, offset, count, file_fd = ffi.from_buffer(reply[1]), 0, len(reply[1]), -1
@@ -213,9 +211,9 @@ class Pump:
             if thread is not None:
                 lib.pump_wake(self._set)
         if thread is not None:
-            thread.join(1.0)  # longer: a disk that hangs
+            thread.join(1.0)  # longer: a hanging disk
 
-    # --- called in a child that the app has forked ---
+    # --- called in a child forked by the app ---
 
     @property
     def fds(self) -> list[int]:

@@ -1,6 +1,6 @@
 """Counting the responses of the event loop's wire in --response-memory.
 
-Owns:     the counted octets of an exchange, under its connection's lock.
+Owns:     the counted octets of an exchange, under the connection's lock.
 Thread:   both.
 Not here: the limit (core/budgets.py), handling a lack of room (sending.py).
 """
@@ -10,8 +10,7 @@ from __future__ import annotations
 from ...core.exchange import Exchange
 from ..connection import Connection
 
-# A client may have a hundred streams, and no kernel's buffer takes what they are to send: what waits of a stream beyond this
-# counts. Guess: half of a frame.
+# A client may have a hundred streams, with octets in wait for no kernel's buffer: octets of a stream beyond this count. Guess: half of a frame.
 STREAM_BYTES = 1 << 13
 
 
@@ -24,7 +23,7 @@ def room_bytes(connection: Connection) -> int:
 
 
 def reserve_memory(connection: Connection, exchange: Exchange, count: int, is_forced: bool) -> bool:
-    """Count this many octets of a response, one piece at a time; False: there is no room."""
+    """Count so many octets of a response, one piece at a time; False: no room."""
     more = count - exchange.counted_bytes
     if more > 0:
         if not connection.service.budgets.memory.reserve(more, is_forced=is_forced):
@@ -32,7 +31,7 @@ def reserve_memory(connection: Connection, exchange: Exchange, count: int, is_fo
         with connection.lock:  # a second thread of the app may write(), too: then both are counted
             exchange.counted_bytes += more
     if exchange is not connection.exchange:
-        release_memory(connection, exchange)  # it has ended meanwhile
+        release_memory(connection, exchange)  # ended meanwhile
     return True
 
 
@@ -44,12 +43,12 @@ def reserve_body(connection: Connection, exchange: Exchange, body: bytes, is_pat
         exchange.counted_bytes += len(body)
         exchange.counted_body = body
     if exchange is not connection.exchange:
-        release_memory(connection, exchange)  # it has ended meanwhile
+        release_memory(connection, exchange)  # ended meanwhile
     return True
 
 
 def release_memory(connection: Connection, exchange: Exchange) -> None:
-    """Stop counting the octets of this exchange: they are not in memory any more."""
+    """Stop counting the octets of this exchange, now gone from memory."""
     memory = connection.service.budgets.memory
     with connection.lock:
         counted_bytes, exchange.counted_bytes = exchange.counted_bytes, 0

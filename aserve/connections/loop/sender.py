@@ -1,7 +1,7 @@
-"""A body to a socket past the transport: without a copy of it, and without Python for each piece.
+"""A body to a socket past the transport: without a copy, and without Python for each piece.
 
-Owns:     Sender: a part of the body each time the socket has room; MemorySender, of a body in memory; pieces_of, for
-          sending by a transport; keep_rest, of octets that a socket has not taken.
+Owns:     Sender: a part of the body each time the socket has room; MemorySender, of a body in memory; pieces_of, for sending by a transport;
+          keep_rest, of octets not taken by a socket.
 Thread:   event loop only.
 Not here: bodies in files (sendfile.py), the transport (outbox.py).
 """
@@ -15,29 +15,29 @@ from typing import Any, Callable, Union, cast
 
 from ...core.errors import ClientDisconnected, ResponseTruncated
 
-# The end of a Sender: None, all is with the kernel; otherwise the error, whose class shows whose fault it is.
+# The end of a Sender: None, all is with the kernel; otherwise the error, with the fault shown by the class.
 Outcome = Union[ClientDisconnected, ResponseTruncated, None]
 # Errors of the socket. Any other error is the file's, and so the server's.
 _CLIENT_ERRORS = (errno.EPIPE, errno.ECONNRESET, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENOTCONN)
 GONE = "the client closed the connection"
-# Octets of the body that are sent with the head.
+# Octets of the body sent with the head.
 _FIRST_BYTES = 1 << 15
-# A transport gets a body in pieces of this size, so that few octets wait in it.
+# A transport gets a body in pieces of this size: few octets wait there.
 PIECE_BYTES = 1 << 18
 
 
 class Sender:
     """Send `head`, then `count` octets of a body from `offset`; then call `on_end`."""
 
-    # The most octets of one call, so that it does not hold up the loop.
+    # The most octets of one call, for the sake of the loop.
     most_bytes: int
-    # The most unsent octets that the kernel may hold; 0: its own limit. Limits and drains take them for sent.
+    # The most unsent octets in the kernel; 0: the kernel's own limit. Limits and drains take them for sent.
     unsent_bytes: int
 
     def __init__(
         self, loop: Any, fd: int, head: bytes, offset: int, count: int, on_end: Callable[[Outcome], None]
     ) -> None:
-        """`fd` is the transport's, which must be empty."""
+        """`fd` is the transport's, with nothing left in the transport."""
         self._loop = loop
         self._fd = fd  # -1: over
         self._is_watched = False  # True: _fd is a duplicate
@@ -48,7 +48,7 @@ class Sender:
         self._moved_bytes = 0  # since the last take_progress
 
     def start(self) -> bool:
-        """Send as much as the socket takes, and the rest whenever it has room; False: no descriptor is left for that."""
+        """Send as much as the socket takes, and the rest whenever there is room; False: no descriptor is left for the rest."""
         self._send()
         if self._fd < 0:
             return True
@@ -94,12 +94,12 @@ class Sender:
                 self._left -= sent
                 self._moved_bytes += sent
                 if sent == self.most_bytes:
-                    break  # other connections have their turn; the socket is writable, so the loop calls again
+                    break  # other connections have a turn; the socket is writable, so the loop calls again
         except BlockingIOError:
             return
         except ResponseTruncated as exc:
             self._finish(exc)
-        except (OSError, ValueError) as exc:  # ValueError: the app closed its file
+        except (OSError, ValueError) as exc:  # ValueError: the app closed the file
             kind = ClientDisconnected if getattr(exc, "errno", None) in _CLIENT_ERRORS else ResponseTruncated
             self._finish(kind(f"sending failed: {exc}"))
         else:
@@ -120,7 +120,7 @@ class MemorySender(Sender):
     """A Sender of a body in memory."""
 
     most_bytes = 1 << 20  # Guess: a fifth of a millisecond
-    # Measured 2026-11-23, 5.2 MB to clients on the loopback address that read: with 256 KiB 1.4 times the CPU, without a limit 1.0 to 1.1.
+    # Measured 2026-11-23, 5.2 MB to reading clients on the loopback address: with 256 KiB 1.4 times the CPU, without a limit 1.0 to 1.1.
     unsent_bytes = 1 << 20
 
     def __init__(
@@ -140,7 +140,6 @@ class MemorySender(Sender):
 
 
 def pieces_of(head: bytes, body: bytes | memoryview) -> Iterator[bytes | memoryview]:
-    """Yield a response's head and its body."""
     yield head
     view, size = memoryview(body), len(body)
     for at in range(0, size, PIECE_BYTES):

@@ -1,11 +1,10 @@
 """A file to a socket, without the octets passing through Python.
 
-Owns:     FileSender: os.sendfile() each time the socket has room; read_pieces
-          and read_piece, for senders without it; closing the file afterwards.
-Thread:   FileSender: event loop only; the others: a worker (with --threads 0:
-          the event loop).
+Owns:     FileSender: os.sendfile() each time the socket has room; read_pieces and read_piece, for senders without sendfile; closing the file
+          afterwards.
+Thread:   FileSender: event loop only; the rest: a worker (with --threads 0: the event loop).
 Spec:     PEP 3333 "Optional Platform-Specific File Handling".
-Not here: which responses are files (wsgi/gateway.py), the transport (outbox.py).
+Not here: the choice of files (wsgi/gateway.py), the transport (outbox.py).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ HAS_SENDFILE = hasattr(os, "sendfile")
 
 
 class FileSender(Sender):
-    """A Sender of a file: the kernel moves its octets."""
+    """A Sender of a file: the kernel moves the octets."""
 
     most_bytes = 1 << 19  # a slow disk holds up the loop for no more than this. Guess.
     # A file takes no memory of ours. Measured 2026-11-22: sending 10 MiB of a file cost 1.4 times as much with the limit.
@@ -54,7 +53,7 @@ class FileSender(Sender):
 
 def read_pieces(head: bytes, file: BinaryIO, offset: int, size: int, close: Callable[[], None]) -> Iterator[bytes]:
     """
-    Yield a response's head and the octets of its file; close it in the end.
+    Yield a response's head and the octets of the file; close the file in the end.
 
     Raises:
         ResponseTruncated: the file has ended early, or cannot be read.
@@ -72,14 +71,14 @@ def read_pieces(head: bytes, file: BinaryIO, offset: int, size: int, close: Call
 
 def read_piece(file: BinaryIO, offset: int, size: int, most_bytes: int) -> bytes:
     """
-    Return the next octets of a file of which `size` are still to be sent; at least one.
+    Return the next octets of a file with `size` still to be sent; at least one.
 
     Raises:
         ResponseTruncated: the file has ended early, or cannot be read.
     """
     try:
         octets = os.pread(file.fileno(), min(size, most_bytes), offset)
-    except (OSError, ValueError) as exc:  # ValueError: the app closed its file
+    except (OSError, ValueError) as exc:  # ValueError: the app closed the file
         raise ResponseTruncated(f"reading the file failed: {exc}") from exc
     if not octets:
         raise ResponseTruncated(f"the file ended {size} octets early")
@@ -87,7 +86,7 @@ def read_piece(file: BinaryIO, offset: int, size: int, most_bytes: int) -> bytes
 
 
 def close_file(close: Callable[[], None], files: Budget) -> None:
-    """Close a file that was sent, and release its descriptors in the budget."""
+    """Close a sent file, and release the descriptors in the budget."""
     call_close(close)
     files.release(SENT_FILE_COUNT)
 

@@ -1,10 +1,10 @@
-"""Sending by workers over the event loop's wire: from the app's reply to the octets that the event loop writes.
+"""Sending by workers over the event loop's wire: from the app's reply to the octets for the event loop.
 
-Owns:     Sending: back-pressure on the app: memory first, then the response's spool, then waiting; large pieces in parts; writing to the
-          socket in the worker itself when nothing else is queued.
+Owns:     Sending: back-pressure on the app: memory first, then the response's spool, then waiting; large pieces in parts; writing to the socket in
+          the worker itself when nothing else is queued.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     PEP 3333 "Buffering and Streaming".
-Not here: the transport, and octets that wait for it (outbox.py); receiving (wire_loop.py); making the octets (wsgi/response.py).
+Not here: the transport, and octets waiting there (outbox.py); receiving (wire_loop.py); making the octets (wsgi/response.py).
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ from .sendfile import read_pieces
 from .spooled import end_spooled, send_spooled
 from .stepping import Steps
 
-# Once --response-memory is full, larger pieces are sent in parts, so that a client that is behind has only the first
-# in memory.
+# Once --response-memory is full, larger pieces are sent in parts: of a client that is behind only the first part is in memory.
 PART_BYTES = 1 << 18
-# POLLRDHUP, which PyPy does not name. Systems other than Linux report a close only once both sides are closed.
+# POLLRDHUP, nameless in PyPy. Systems other than Linux report a close only once both sides are closed.
 HALF_CLOSED = 0x2000 if sys.platform == "linux" else 0
 
 
@@ -60,7 +59,7 @@ class Sending:
                 return self._complete_response(exchange, reply)
             return self._run_pieces(exchange, (octets for octets in (reply,)))
         if self._executor.is_inline or type(reply) not in (tuple, FileResponse):
-            self._progress.stay_on_loop()  # otherwise the fast path has a pump for it
+            self._progress.stay_on_loop()  # otherwise the fast path has a pump for the body
         if type(reply) is tuple:
             return self._send_large(exchange, cast("tuple[bytes, bytes]", reply))
         if type(reply) is not FileResponse:
@@ -68,7 +67,7 @@ class Sending:
         if self._service.budgets.files.reserve(SENT_FILE_COUNT):
             self._executor.post(functools.partial(send_file, self._outbox), exchange, reply)
             return False
-        # The budget of files that the loop sends is used up: the worker reads the file.
+        # The budget of files sent by the loop is used up: the worker reads the file.
         return self._send_pieces(exchange, read_pieces(reply.head, reply.file, reply.offset, reply.size, reply.close))
 
     def _is_half_closed(self) -> bool:
@@ -133,7 +132,7 @@ class Sending:
             self._send_part(exchange, parts[at : at + part_bytes])
 
     def _reserve(self, exchange: Exchange, count: int) -> bool:
-        """Count this many octets in --response-memory; False: there is no room, and they can wait elsewhere."""
+        """Count so many octets in --response-memory; False: no room, and they can wait elsewhere."""
         return reserve_memory(self._connection, exchange, count, self._must_hold(count))
 
     def _must_hold(self, count: int) -> bool:
@@ -151,7 +150,7 @@ class Sending:
             if rest is None:
                 return
             octets = rest
-        # From here on the loop writes for this exchange: no octets may overtake those that it has.
+        # From here on the loop writes for this exchange: no octets may overtake the loop's.
         outbox.take_completion()
         spool = exchange.spool
         if spool is not None and spool.is_begun and self._send_to_spool(exchange, spool, octets):
@@ -182,7 +181,7 @@ class Sending:
         """Let the following pieces of this response go to the disk; False: they may not."""
         limit_bytes = self._service.config.response_spool_bytes
         response = exchange.response  # None: the exchange has just ended, and a second thread of the app writes
-        # Early hints come before the head, and the response after them may take any way.
+        # Early hints come before the head, and the response behind may take any way.
         if not limit_bytes or response is None or not response.head_is_out:
             return False
         if exchange.spool is None:
@@ -190,7 +189,7 @@ class Sending:
         return exchange.spool.begin()
 
     def _complete_response(self, exchange: Exchange, octets: bytes) -> bool:
-        """Hand over the rest of the response, or write it past the transport while the executor is quiet; True: the exchange has ended."""
+        """Hand over the rest of the response, or write past the transport while the executor is quiet; True: the exchange has ended."""
         rest: Any = octets
         if self._executor.is_quiet and exchange.keep_alive:
             rest = self._outbox.write_past(exchange, octets, is_last=True)
@@ -201,8 +200,8 @@ class Sending:
 
 
 def has_left(exchange: Exchange) -> bool:
-    """Whether the end of a client's octets, seen now and before the response, means that the client has left: see LEAVING_SECONDS."""
+    """Whether the end of a client's octets, seen now and before the response, means a departure of the client: see LEAVING_SECONDS."""
     connection = exchange.connection
     if not connection.remote_addr or connection.service.config.keep_half_closed or type(exchange.body) is LiveBody:
-        return False  # of a unix socket that closes, a write tells; a live body ends behind its head
+        return False  # of a closing unix socket a write tells; a live body ends behind the head
     return exchange.end == ANSWERED and 0.0 < exchange.arrived_at < time.monotonic() - LEAVING_SECONDS

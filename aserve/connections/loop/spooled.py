@@ -1,8 +1,8 @@
-"""Responses that wait for their clients in temporary files: the event loop sends them as the clients read.
+"""Responses waiting for clients in temporary files: the event loop sends them at the speed of the clients.
 
-Owns:     reading a spool a piece at a time; the end of a response that went through one.
+Owns:     reading a spool a piece at a time; the end of a response in a spool.
 Thread:   event loop only; workers post these functions.
-Not here: the file (core/spool.py), when a response goes there (sending.py).
+Not here: the file (core/spool.py), the choice of this way (sending.py).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from .outbox import Outbox
 
 logger = logging.getLogger("aserve")
 
-# Each read from a spool makes a new object, and PyPy has its nursery for objects up to about this
-# size. Measured 2026-11-21, 64 readers of 8 MiB each: PyPy grew by 350 MB with 256 KiB.
+# Each read from a spool makes a new object, and PyPy has a nursery for objects up to about this size. Measured 2026-11-21, 64 readers of 8 MiB
+# each: PyPy grew by 350 MB with 256 KiB.
 SPOOL_PIECE_BYTES = 1 << 16
 
 
@@ -44,7 +44,7 @@ def send_spooled(outbox: Outbox, exchange: Exchange) -> None:
             return
         if octets:
             outbox.transport.write(octets)
-            outbox.service.loop.call_soon(send_spooled, outbox, exchange)  # other connections have their turn
+            outbox.service.loop.call_soon(send_spooled, outbox, exchange)  # other connections have a turn
     outbox.wake_waiter()
     if spool.is_ended and not spool.has_reader:
         _end(outbox, exchange)
@@ -68,5 +68,5 @@ def _end(outbox: Outbox, exchange: Exchange) -> None:
     if tells_its_end(exchange):
         cut()
     else:
-        # The client gets all that the app made before it failed; cut when the transport is empty.
+        # The client gets everything made before the app's failure; cut when the transport is empty.
         outbox.when_empty(cut)

@@ -5,7 +5,7 @@ Thread:   event loop only.
 Spec:     PEP 3333 "Buffering and Streaming".
 Not here: pieces from workers (sending.py).
 
-There is no spool: an iterable that is not stepped blocks no thread, and the disk would block the loop.
+There is no spool: an iterable at rest blocks no thread, and the disk would block the loop.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...core.exchange import Exchange
 from ...workers.inline import InlineExecutor, no_running_loop
 from .outbox import Outbox
 
-# With --threads 0, pieces that one response may send in one iteration of the loop. Guess.
+# With --threads 0, pieces of one response in one iteration of the loop. Guess.
 ITERATION_PIECES = 64
 
 

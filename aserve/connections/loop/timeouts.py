@@ -1,9 +1,9 @@
-"""The time-outs of the event loop's wire: once a second, connections that have been quiet for too long are ended.
+"""The time-outs of the event loop's wire: once a second, connections quiet for too long are ended.
 
-Owns:     which clock runs in which state, and the end of a late client's connection.
+Owns:     the running clock of each state, and the end of a late client's connection.
 Thread:   event loop only.
 Spec:     RFC 9110 section 15.5.9 (408); RFC 9112 sections 9.5 and 9.6.
-Not here: the clocks, and how long each may run (progress.py); recording progress (wire_loop.py, inbox.py).
+Not here: the clocks, and their limits (progress.py); recording progress (wire_loop.py, inbox.py).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ..streams import note_stream
 from .inbox import Inbox
 from .outbox import Outbox
 
-# Measured: a member looked up in its enum class costs CPython 3.11 three times a global.
+# Measured: a member looked up in an enum class costs CPython 3.11 three times a global.
 NEW, IDLE, RECEIVING = State.NEW, State.IDLE, State.RECEIVING
 
 
 class Timed(Protocol):
-    """The wire, as the time-outs see it."""
+    """The wire, in the time-outs' view."""
 
     connection: Connection
 
@@ -42,14 +42,14 @@ class Timed(Protocol):
         """Close with a reset."""
 
     def return_to_lane(self) -> None:
-        """Give an idle connection back to the fast path, if that takes it."""
+        """Give an idle connection back to the fast path, if accepted there."""
 
 
 def end_late(wire: Timed, progress: Progress, inbox: Inbox, outbox: Outbox) -> None:
-    """Let a second pass: end the connection, or its request, if it has been quiet for too long."""
+    """Let a second pass: end the connection, or the request, if quiet for too long."""
     state, service, protocol = wire.state, outbox.service, inbox.protocol
     progress.tick()
-    exchange = wire.connection.exchange  # once: a worker may end it at any time
+    exchange = wire.connection.exchange  # once: a worker may end the exchange at any time
     if exchange is not None:
         note_stream(exchange, service.in_flight)
     if state <= IDLE:
@@ -76,7 +76,7 @@ def end_late(wire: Timed, progress: Progress, inbox: Inbox, outbox: Outbox) -> N
 
 
 def _watch_reader(wire: Timed, progress: Progress, outbox: Outbox) -> None:
-    """Abort the connection of a client that does not read its response, or reads it too slowly."""
+    """Abort the connection of a client that does not read the response, or reads too slowly."""
     why = progress.why_slow_reader(wire.connection.exchange or wire, outbox.count_read())
     if not why:
         return

@@ -3,7 +3,7 @@
 Owns:     making the offer, and ending it.
 Thread:   event loop only.
 Spec:     RFC 9110 section 7.8.
-Not here: whether to offer one, and going on with or leaving HTTP (inbox.py, wire_loop.py); how many there may be (websockets.py).
+Not here: the choice to offer one, and going on with or leaving HTTP (inbox.py, wire_loop.py); the limit (websockets.py).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def open_websocket(http: Leaving, connection: Connection, exchange: Exchange) ->
 
 
 def end_offer(connection: Connection) -> None:
-    """Give an app that reads before it has decided the end of its input: the client is gone, or the server ends."""
+    """Give an undecided, reading app the end of input: the client is gone, or the server ends."""
     exchange = connection.exchange
     if exchange is not None and exchange.websocket is not None:
         exchange.websocket.end_input()

@@ -1,15 +1,14 @@
-"""A connection that leaves HTTP: the app uses WebSocket, on a socket of its own.
+"""A connection that leaves HTTP: the app uses WebSocket, on a second socket.
 
-Owns:     WebSocket, from the request that asks for one to the end of its connection.
+Owns:     WebSocket, from the request for one to the end of the connection.
 Thread:   two, under banners.
 Spec:     RFC 9110 section 7.8; RFC 6455 sections 1.3 and 7.1.
-Not here: which requests ask for one (cparsers/http1.c), releasing HTTP's transport (wire_loop.py), how many there may be
-          (websockets.py); frames, which are the app's.
+Not here: the requests for one (cparsers/http1.c), releasing HTTP's transport (wire_loop.py), the limit (websockets.py); frames, the app's work.
 
-The app has one end of a pair of sockets (environ["werkzeug.socket"]), the event loop the other, and between that and the
-client's transport it passes on all octets. So behind TLS, the PROXY protocol and octets that came with the request the app sees a plain
-client; its socket is one of the system, with time-outs and selectors; and the loop can end it without the app. A message costs,
-each way, two system calls and a wake-up of the loop more than it would on the client's own socket.
+The app has one end of a pair of sockets (environ["werkzeug.socket"]), the event loop the other, and the loop passes all octets between that end and
+the client's transport. So behind TLS, the PROXY protocol and octets received with the request the app sees a plain client, on a socket of the
+system, with time-outs and selectors; and the loop can end the connection without the app. A message costs, each way, two system calls and a wake-up
+of the loop more than on the client's own socket.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ STATUS_LINE = b"HTTP/1.1 "
 
 
 class WebSocket(OfferedHalf):
-    """A request that asks for a WebSocket, and its connection: a Wire, and the transport's protocol once the WebSocket has begun."""
+    """A request for a WebSocket, and the connection: a Wire, and the transport's protocol once the WebSocket has begun."""
 
     idle_seconds = 0.0
 
@@ -42,9 +41,9 @@ class WebSocket(OfferedHalf):
         super().__init__(connection, http, end, its)
         self._service = connection.service
         self._loop = connection.service.loop
-        self._transport: asyncio.Transport | None = None  # once it has begun, and until it is lost
+        self._transport: asyncio.Transport | None = None  # from the begin until lost
         self._is_write_paused = False  # the client is behind
-        self._unsent = b""  # octets of the client for which the app's end has no room: reading pauses meanwhile
+        self._unsent = b""  # octets of the client without room at the app's end: reading pauses meanwhile
         self._is_input_over = False  # the app gets no more
         self._is_at_eof = False  # the client sends no more
         self._has_returned = False  # the app
@@ -66,7 +65,7 @@ class WebSocket(OfferedHalf):
         self._http = None
         self._transport, octets, self._is_write_paused, is_at_eof = left
         self._websockets.on_begun(exchange)
-        # From here on this is no request: no deadline ends it, its duration is not counted, and it is not in flight.
+        # From here on this is no request: free of deadlines, without a duration, and not in flight.
         self._arrived_at, exchange.arrived_at, exchange.began_at = exchange.arrived_at, 0.0, 0.0
         if service.in_flight is not None:
             service.in_flight.end(exchange)
@@ -126,7 +125,7 @@ class WebSocket(OfferedHalf):
             self._unsent = self._unsent[self._end.send(self._unsent) :]
         except BlockingIOError:
             pass
-        except OSError:  # the app has closed its end, which `_pass_on` finds
+        except OSError:  # the app has closed its end; `_pass_on` finds out
             self._unsent, self._is_input_over = b"", True
         return not self._unsent
 
@@ -142,7 +141,7 @@ class WebSocket(OfferedHalf):
     # --- called on the event loop: from the app to the client ---
 
     def _on_readable(self) -> None:
-        """The app has written, or closed its end."""
+        """The app has written, or closed the app's end."""
         if self._http is not None:
             with self._lock:
                 has_begun = self._phase == Phase.BEGUN or (self._phase == Phase.OFFERED and self._is_written())
@@ -163,20 +162,20 @@ class WebSocket(OfferedHalf):
             if self._has_returned:
                 self._end_output()
             return
-        except OSError:  # a reset: the app has closed its end, and not read everything
+        except OSError:  # a reset: the app has closed its end, with octets unread
             octets = b""
         if not octets:
             self._end_output()
             return
         if not self._sent_bytes and octets.startswith(STATUS_LINE) and octets[9:12].isdigit():
-            self._status = int(octets[9:12])  # the status of the handshake, which the app may refuse
+            self._status = int(octets[9:12])  # the status of the handshake: the app may refuse
         self._sent_bytes += len(octets)
         self._transport.write(octets)
         if self._has_returned:
             self._loop.call_soon(self._pass_on)  # up to where nothing is left
 
     def pause_writing(self) -> None:
-        """The client does not read as fast as the app writes: read no more from the app, which then waits in send()."""
+        """The client reads more slowly than the app writes: read no more from the app, and send() there waits."""
         self._is_write_paused, self._quiet_seconds = True, 0.0
         self._watch_end(False)
 
@@ -210,7 +209,7 @@ class WebSocket(OfferedHalf):
             self._pass_on()
 
     def _end_output(self) -> None:
-        """Send what is pending and our FIN, as the app writes no more; then read on for a while (RFC 6455 section 7.1.1)."""
+        """Send the pending octets and our FIN, as the app writes no more; then read on for a while (RFC 6455 section 7.1.1)."""
         self._close_end()
         transport, exchange = self._transport, self.connection.exchange
         if transport is not None:
@@ -221,13 +220,13 @@ class WebSocket(OfferedHalf):
                 try:
                     transport.write_eof()
                 except OSError:
-                    pass  # the client has reset the connection: reading on finds that out
+                    pass  # the client has reset the connection: reading on finds out
                 transport.resume_reading()
         if self._has_returned and exchange is not None:
             self._end_exchange(exchange)
 
     def _close_end(self) -> None:
-        """Close our end. Readers of the app's socket find its end, and writers fail, also in a child that the app has forked."""
+        """Close our end. Readers of the app's socket find the end, and writers fail, also in a child forked by the app."""
         end, self._end = self._end, None
         if end is None:
             return
@@ -243,7 +242,7 @@ class WebSocket(OfferedHalf):
         self._service.connections.discard(self)
         exchange = self.connection.exchange
         if exchange is None:
-            self.connection.wire = LOST  # breaks a cycle, which only the garbage collector frees
+            self.connection.wire = LOST  # breaks a cycle, freed only by the garbage collector
             return
         if exc is not None:
             self._note_end(CLIENT_GONE)
@@ -258,7 +257,7 @@ class WebSocket(OfferedHalf):
         connection.exchange = None
         exchange.arrived_at = self._arrived_at
         self._note_response(exchange)
-        exchange.client = cast(Client, exchange.client)._replace(base_environ={})  # it holds the app's end
+        exchange.client = cast(Client, exchange.client)._replace(base_environ={})  # the old one holds the app's end
         self._service.lost.discard(exchange)
         connection.end_exchange(exchange)
         self._websockets.discard(self)
@@ -266,7 +265,7 @@ class WebSocket(OfferedHalf):
             connection.wire = LOST
 
     def _note_response(self, exchange: Exchange) -> None:
-        """Give the access log the status and octets that the app wrote to its socket, in place of its reply."""
+        """Give the access log the status and octets of the app's socket, in place of the app's reply."""
         if exchange.response is not None:
             exchange.response.replace(self._status)
             exchange.response.sent_bytes = self._sent_bytes
@@ -279,7 +278,7 @@ class WebSocket(OfferedHalf):
     # --- called by the server ---
 
     def drain(self) -> None:
-        """Let the WebSocket end, in its turn."""
+        """Let the WebSocket end, in turn."""
         self._websockets.end_later(self.end_input)
 
     def abort(self) -> None:
@@ -313,5 +312,5 @@ class WebSocket(OfferedHalf):
 
     @property
     def unsent_bytes(self) -> int:
-        """Octets that the transport holds."""
+        """Octets in the transport."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0

@@ -1,12 +1,12 @@
-"""A request that asks for a WebSocket, until the app decides.
+"""A request for a WebSocket, until the app decides.
 
 Owns:     OfferedHalf: the app's decision; the worker's steps before and after.
 Thread:   two, under banners.
 Spec:     RFC 9110 section 7.8; RFC 6455 section 4.2.2.
-Not here: the WebSocket that it becomes (websocket.py).
+Not here: the later WebSocket (websocket.py).
 
-The app has one end of a pair of sockets. The first octets that it writes there make a WebSocket of the request: they are its 101.
-Until then the request is as any other, and the app may return a response.
+The app has one end of a pair of sockets. The first octets written there make a WebSocket of the request, as a 101 response. Until then the request
+is as any other, and the app may return a response.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from .websockets import WebSockets
 
 
 class Phase(enum.IntEnum):
-    """The phase of the request. Once it is not OFFERED, the app has decided."""
+    """The phase of the request. After OFFERED the app has decided."""
 
-    OFFERED = 0  # the app may answer over HTTP, or write to its socket
-    DECLINED = 1  # it has answered
-    BEGUN = 2  # it has written
+    OFFERED = 0  # the app may answer over HTTP, or write to the socket
+    DECLINED = 1  # the app has answered
+    BEGUN = 2  # the app has written
 
 
 class Leaving(Wire, Protocol):
-    """The wire of HTTP, which the connection may leave."""
+    """The wire of HTTP, free for the connection to leave."""
 
     def drop(self, exchange: Exchange) -> None:
-        """End a request whose client has left before a worker has begun it."""
+        """End a request of a client that has left before the begin in a worker."""
 
     def stay(self) -> None:
         """Go on with HTTP after all."""
@@ -60,12 +60,12 @@ class OfferedHalf(asyncio.Protocol):
         self._websockets: WebSockets = connection.service.websockets
         self._websockets.add(self)
         self._executor = connection.service.executor
-        self._http: Leaving | None = http  # until it has begun
+        self._http: Leaving | None = http  # until the begin
         self._lock = threading.Lock()  # guards the next two
         self._phase = Phase.OFFERED
-        self._thread_id = 0  # the worker that runs it
-        self._end: socket.socket | None = end  # ours of the pair; closed by the event loop, once it is decided
-        self._its = its  # the app's; closed by its worker
+        self._thread_id = 0  # of the worker with the request
+        self._end: socket.socket | None = end  # ours of the pair; closed by the event loop, after the decision
+        self._its = its  # the app's; closed by the app's worker
 
     def _close_end(self) -> None:
         """Close our end."""
@@ -89,7 +89,7 @@ class OfferedHalf(asyncio.Protocol):
         finally:
             with self._lock:
                 self._thread_id = 0
-            # Apps drop their end, and on PyPy the collector would close it much later. First wake a thread that still waits there.
+            # Apps drop their end, and on PyPy the collector would close the socket much later. First wake a thread still waiting there.
             shut(self._its, socket.SHUT_RDWR)
             self._its.close()
 
@@ -115,7 +115,7 @@ class OfferedHalf(asyncio.Protocol):
             self._http_wire.fail(exchange, why)
 
     def has_begun(self) -> bool:
-        """Whether the app has written to its socket. Calling this decides: do so when the app answers, or has failed."""
+        """Whether the app has written to the socket. The call decides: call after the app's answer or failure."""
         with self._lock:
             if self._phase != Phase.OFFERED:
                 return self._phase == Phase.BEGUN
@@ -127,10 +127,10 @@ class OfferedHalf(asyncio.Protocol):
 
     @property
     def _http_wire(self) -> Leaving:
-        assert self._http is not None  # it has not begun
+        assert self._http is not None  # not begun
         return self._http
 
-    # --- called on the event loop: before it begins ---
+    # --- called on the event loop: before the begin ---
 
     def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
         """See Wire.take_over."""
@@ -143,7 +143,7 @@ class OfferedHalf(asyncio.Protocol):
             self._http_wire.abort_slow_reader(exchange, why)
 
     def drop(self, exchange: Exchange) -> None:
-        """End a request whose client has left before a worker has begun it."""
+        """End a request of a client that has left before the begin in a worker."""
         self._close_end()
         self._its.close()
         self._websockets.discard(self)
@@ -158,7 +158,7 @@ class OfferedHalf(asyncio.Protocol):
         http.stay()
 
     def _is_written(self) -> bool:
-        """Begin if the app has written; call it with the lock held, and while the phase is OFFERED."""
+        """Begin if the app has written; called with the lock held, and while the phase is OFFERED."""
         try:
             if self._end is None or not self._end.recv(1, socket.MSG_PEEK):
                 return False  # the app has closed its end
@@ -169,7 +169,7 @@ class OfferedHalf(asyncio.Protocol):
 
 
 def shut(end: socket.socket, how: int) -> None:
-    """Shut a socket down, if its peer has not closed."""
+    """Shut a socket down, if the peer has not closed."""
     try:
         end.shutdown(how)
     except OSError:

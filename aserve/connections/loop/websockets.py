@@ -1,8 +1,8 @@
 """The WebSockets of one server.
 
-Owns:     WebSockets: how many there may be, the pair of sockets of each, and how they end as the server drains.
+Owns:     WebSockets: the limit, the pair of sockets of each, and the ends as the server drains.
 Thread:   event loop only.
-Not here: a single WebSocket (websocket.py), the request that asks for one (upgrading.py).
+Not here: a single WebSocket (websocket.py), the request for one (upgrading.py).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("aserve")
 
-# The keys that libraries look for: Werkzeug's, which simple-websocket prefers, and gunicorn's.
+# The keys known to libraries: Werkzeug's, preferred by simple-websocket, and gunicorn's.
 NAMES = ("werkzeug.socket", "gunicorn.socket")
 # The time between two ends in a drain; less if there are too many for the first half of --drain-timeout. Guess.
 ENDING_SECONDS = 0.01
 
 
 class End(socket.socket):
-    """One of a pair. Apps may drop their end without closing it, as under Werkzeug's own server, and get no ResourceWarning."""
+    """One of a pair. Apps may drop their end without a close, as under Werkzeug's own server, and get no ResourceWarning."""
 
     __slots__ = ()
 
@@ -38,8 +38,6 @@ class End(socket.socket):
 
 
 class WebSockets:
-    """The WebSockets of one server."""
-
     def __init__(
         self,
         config: EngineSettings,
@@ -47,19 +45,19 @@ class WebSockets:
         deadlines: Deadlines | None = None,
         write: Callable[[Exchange], None] | None = None,
     ) -> None:
-        """`deadlines`: of requests; WebSockets have none; `write`: called with each exchange that becomes a WebSocket."""
+        """`deadlines`: of requests; WebSockets have none; `write`: called with each exchange turned into a WebSocket."""
         self._loop, self._deadlines, self._write = loop, deadlines, write
-        # A WebSocket keeps its thread, so that another must take its place; --threads 1 promises one thread (PEP 3333 wsgi.multithread).
+        # A WebSocket keeps a thread, and another must take the thread's place; --threads 1 promises one thread (PEP 3333 wsgi.multithread).
         self._has_threads = config.threads > 1
         self._limit = config.websockets
         self._ending_seconds = config.drain_seconds / 2
-        self._all: set[object] = set()  # also requests on which the app has not decided yet
-        self.is_ending = False  # the server closes its connections: a new WebSocket ends in its turn
+        self._all: set[object] = set()  # also undecided requests
+        self.is_ending = False  # the server closes connections: a new WebSocket ends in turn
         self._ending_count = 0
         self._line, self._shortage_line = LogOnce(logger, logging.WARNING), LogOnce(logger, logging.ERROR)
 
     def is_offered(self) -> bool:
-        """Whether apps may have WebSockets; otherwise requests that ask for one are as any other."""
+        """Whether apps may have WebSockets; otherwise requests for one are as any other."""
         if self._limit and not self._has_threads:
             self._line.log(
                 "a request asks for a WebSocket, for which there is no thread: --threads must be 2 or more (said once)"
@@ -68,7 +66,7 @@ class WebSockets:
 
     def open_pair(self) -> tuple[socket.socket, socket.socket]:
         """
-        Return the sockets of a new WebSocket: ours, which does not block, and the app's.
+        Return the sockets of a new WebSocket: ours, non-blocking, and the app's.
 
         Raises:
             RequestRefused: the limit is reached, or no descriptor is left.
@@ -100,7 +98,7 @@ class WebSockets:
             self._write(exchange)
 
     def end_later(self, end: Callable[[], None]) -> None:
-        """Call `end` in its turn, as the server drains: the clients will connect again, but not all at once."""
+        """Call `end` in turn, as the server drains: the clients will connect again, but not all at once."""
         step = min(ENDING_SECONDS, self._ending_seconds / max(len(self._all), 1))
         self._loop.call_later(min(self._ending_count * step, self._ending_seconds), end)
         self._ending_count += 1

@@ -1,16 +1,16 @@
 """The event loop's wire: one transport's life.
 
-Owns:     LoopWire: the state, and all that changes it; the end of an exchange; closing, lingering, leaving; freeing resources when the
+Owns:     LoopWire: the state, and all changes to the state; the end of an exchange; closing, lingering, leaving; freeing resources when the
           transport is lost.
-Thread:   event loop, except what workers call, under a banner.
+Thread:   event loop; workers' calls, under a banner.
 States:   states.py.
 Spec:     RFC 9112 section 9 (connection management).
 Not here: receiving (inbox.py), sending (outbox.py; for workers: sending.py), the clocks (progress.py, timeouts.py), parsing (protocols/),
           calling the app (wsgi/gateway.py), threads (workers/executor.py).
 
-Each of its parts changes its own attributes only. An inbox gets the wire as an argument of each call; an outbox holds it until `leave`.
+Each part changes only attributes of the part. An inbox gets the wire as an argument of each call; an outbox holds the wire until `leave`.
 
-Longer than other files: it has the methods that asyncio, the server and other rooms call, and all of them change the one state.
+Longer than other files: the methods called by asyncio, the server and other rooms are here, and all of them change the one state.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("aserve")
 
-# Measured: a member looked up in its enum class costs CPython 3.11 three times a global.
+# Measured: a member looked up in an enum class costs CPython 3.11 three times a global.
 NEW, IDLE, RUNNING, LOOP_ENDS = State.NEW, State.IDLE, State.RUNNING, State.LOOP_ENDS
 DONE, TAKE_COMPLETION = Event.DONE, Event.TAKE_COMPLETION
 
@@ -68,9 +68,8 @@ class LoopWire(asyncio.Protocol):
         """
         Make the wire of a connection.
 
-        `octets`: of its requests, read already. `is_new`: the client is not identified yet. `can_bypass`: octets may go to
-        the socket past the transport. `rest`: if the connection has an exchange whose response is whole, the unsent octets
-        of it. `protocol`: the one to read with; None: the listener's.
+        `octets`: of the connection's requests, read already. `is_new`: the client is not identified yet. `can_bypass`: octets may go to the socket
+        past the transport. `rest`: the unsent octets of an exchange with a whole response. `protocol`: the one to read with; None: the listener's.
         """
         self.connection = connection
         self._service = connection.service
@@ -86,7 +85,7 @@ class LoopWire(asyncio.Protocol):
 
     @classmethod
     def kept(cls, connection: Connection) -> LoopWire:
-        """Make the wire of an idle connection that has carried requests in another server."""
+        """Make the wire of an idle connection, with requests behind it in another server."""
         wire = cls(connection, is_new=False)
         wire.transition(Event.KEPT)
         return wire
@@ -110,7 +109,7 @@ class LoopWire(asyncio.Protocol):
             tell(self.connection, f"{event.name}: {self.state.name}")
 
     def take_completion(self) -> bool:
-        """Take the end of the exchange over from its worker; False: the connection is closing already."""
+        """Take the end of the exchange over from a worker; False: the connection is closing already."""
         with self._lock:
             if self.state == RUNNING:
                 self.transition(TAKE_COMPLETION)
@@ -133,12 +132,12 @@ class LoopWire(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected, or comes from another wire: go on where that one stopped."""
+        """A client has connected, or comes from another wire: go on at the same point."""
         connection, service = self.connection, self._service
         self._transport = cast(asyncio.Transport, transport)
         self._outbox.connect(self, self._transport)
         service.connections.add(self)
-        if service.is_draining:  # begun since this was made: `drain` did not reach it
+        if service.is_draining:  # begun since this wire was made: `drain` did not reach the wire
             self._inbox.close_soon()
         if self._is_new and not connection.identify(transport):
             self.close()
@@ -154,7 +153,7 @@ class LoopWire(asyncio.Protocol):
             self.data_received(initial)
 
     def _adopt(self, exchange: Exchange) -> None:
-        """Take over an exchange that is with the app."""
+        """Take over an exchange in the app."""
         if self._inbox.is_closing_soon:
             exchange.keep_alive = False
         if isinstance(self._inbox.protocol, OneRequest):
@@ -175,11 +174,11 @@ class LoopWire(asyncio.Protocol):
             inbox.wait(exchanges)
         elif exchanges:
             inbox.start(self, exchanges)
-        elif inbox.protocol.is_mid_message:  # otherwise it was an empty line (RFC 9112 2.2)
+        elif inbox.protocol.is_mid_message:  # otherwise an empty line (RFC 9112 2.2)
             inbox.expect_more(self)
 
     def eof_received(self) -> bool:
-        """The client will send no more; its earlier requests are still answered."""
+        """The client will send no more; earlier requests are still answered."""
         exchange = self.connection.exchange
         if exchange is not None and has_left(exchange) and not (exchange.response and exchange.response.head_is_out):
             exchange.end = CLIENT_GONE
@@ -189,7 +188,7 @@ class LoopWire(asyncio.Protocol):
         return True  # keep the transport open for the response
 
     def pause_writing(self) -> None:
-        """The transport's buffer is over its limit."""
+        """The transport's buffer is over the limit."""
         self._progress.move()
         self._outbox.pause_writing()
 
@@ -199,7 +198,7 @@ class LoopWire(asyncio.Protocol):
         self._outbox.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The transport is gone; its file descriptor closes right after this."""
+        """The transport is gone, and the file descriptor closes right after this."""
         is_detached, is_done = self.state == State.DETACHED, self.state > LOOP_ENDS
         leave_limit = functools.partial(self._service.connections.discard, self)
         inbox, outbox = self._inbox, self._outbox
@@ -217,7 +216,7 @@ class LoopWire(asyncio.Protocol):
         ):  # fmt: skip
             try:
                 step()
-            except Exception:  # a bug in aserve, or a disk that fails
+            except Exception:  # a bug in aserve, or a failing disk
                 logger.exception("internal error; please report this as a bug in aserve")
         if self.connection.exchange is None:
             self._leave_connection()
@@ -226,12 +225,12 @@ class LoopWire(asyncio.Protocol):
 
     @property
     def exchange(self) -> Exchange | None:
-        """The exchange that the app runs, not those that wait for it."""
+        """The exchange in the app, not those waiting behind."""
         return self.connection.exchange
 
     @property
     def incomplete_body(self) -> BufferedBody | LiveBody | None:
-        """The request body that is being received."""
+        """The request body in arrival."""
         return self._inbox.protocol.body
 
     @property
@@ -241,15 +240,15 @@ class LoopWire(asyncio.Protocol):
 
     @property
     def idle_seconds(self) -> float:
-        """For how long it has waited for another request; 0 if it does not wait."""
+        """The time of the wait for another request; 0: no such wait."""
         return self._progress.quiet_seconds if self.state == IDLE else 0.0
 
     @property
     def unsent_bytes(self) -> int:
-        """Octets that the transport holds."""
+        """Octets in the transport."""
         return self._transport.get_write_buffer_size()
 
-    # An exchange, and its end
+    # An exchange, and the end
 
     def go_on_large(self, large: Large, reply: tuple[bytes, bytes | memoryview] | FileResponse) -> None:
         """Send the rest of a body whose beginning the pump has sent."""
@@ -273,18 +272,18 @@ class LoopWire(asyncio.Protocol):
             return
         self.leave_exchange(exchange)
         exchange.keep_alive = False
-        # The body stays open: the app may be inside a read of it.
+        # The body stays open: the app may be inside a read.
         self.answer_error(exchange, why)
 
     def refuse(self, exchange: Exchange, why: RequestRefused) -> None:
-        """Answer an exchange with an error before the app has it: its body does not come or cannot be kept, or no thread was free."""
+        """Answer an exchange with an error before the app: the body does not come or cannot be kept, or no thread was free."""
         self.leave_exchange(exchange)
         exchange.keep_alive = False
         release_exchange(exchange)
         self.answer_error(exchange, why)
 
     def answer_error(self, exchange: Exchange | None, why: RequestRefused) -> None:
-        """Answer with an error, and close: it is unknown where the client's next request would begin."""
+        """Answer with an error, and close: the place of the client's next request is unknown."""
         service = self._service
         # A lack of room or of threads is logged once for all requests (core/budgets.py, server/server.py).
         level = logging.DEBUG if why.status == 503 else logging.INFO
@@ -299,7 +298,7 @@ class LoopWire(asyncio.Protocol):
         """End an exchange whose response is with the transport, or lost; go on with the connection."""
         outbox, protocol = self._outbox, self._inbox.protocol
         if outbox.is_write_paused and (exchange.keep_alive or exchange.counted_bytes) and self.state <= LOOP_ENDS:
-            # While a client does not read its responses, the next is not made; octets that wait in memory stay counted.
+            # While a client does not read responses, the next is not made; octets waiting in memory stay counted.
             outbox.when_writable(functools.partial(self.end_exchange, exchange))
             return
         self.leave_exchange(exchange)
@@ -315,7 +314,7 @@ class LoopWire(asyncio.Protocol):
             return
         body = exchange.body
         if exchange.is_from_front and not protocol.is_mid_message:
-            self.close()  # a front server sends nothing after its request
+            self.close()  # a front server sends nothing after the request
             return
         if not exchange.keep_alive or (body is not None and body is protocol.live_body):
             self._linger()
@@ -327,7 +326,7 @@ class LoopWire(asyncio.Protocol):
             self.return_to_lane()
 
     def drop(self, exchange: Exchange) -> None:
-        """Close a connection whose client has left before a worker has begun its request."""
+        """Close the connection of a client that has left before the begin in a worker."""
         exchange.end = CLIENT_GONE
         self._service.lost.discard(exchange)
         self.leave_exchange(exchange)
@@ -359,7 +358,7 @@ class LoopWire(asyncio.Protocol):
     # Time-outs
 
     def on_second(self) -> None:
-        """End the connection, or its request, if it has been quiet for too long; called once a second."""
+        """End the connection, or the request, if quiet for too long; called once a second."""
         end_late(self, self._progress, self._inbox, self._outbox)
 
     def abort_slow_reader(self, exchange: Exchange, why: str) -> None:
@@ -375,7 +374,7 @@ class LoopWire(asyncio.Protocol):
         """Finish the running exchange, then close."""
         self._inbox.close_soon()
         if self._service.is_replaced:
-            # Wait ARRIVING_SECONDS, as the next request may be on its way: the running response may have allowed it.
+            # Wait ARRIVING_SECONDS, as the next request may be on the way: the running response may have allowed one.
             self._progress.move()
         elif self.take_completion() and self.connection.exchange is not None:
             self.connection.exchange.keep_alive = False
@@ -383,14 +382,14 @@ class LoopWire(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """Send what is pending, then close."""
+        """Send the pending octets, then close."""
         if self.state <= State.LINGERING:
             self._progress.move()
             self.transition(Event.CLOSE)
             self._transport.close()
 
     def _linger(self) -> None:
-        """Send what is pending and our FIN, then read on for a while."""
+        """Send the pending octets and our FIN, then read on for a while."""
         if self._inbox.is_at_eof or not self._transport.can_write_eof():
             self.close()
             return
@@ -399,11 +398,11 @@ class LoopWire(asyncio.Protocol):
         try:
             self._transport.write_eof()
         except OSError:
-            pass  # the client has reset the connection: reading on finds that out
+            pass  # the client has reset the connection: reading on finds out
         self._transport.resume_reading()
 
     def drop_octets(self, data: bytes) -> None:
-        """Read and drop octets, so that our last response is not lost to a reset; a TLS client may send after our closure alert."""
+        """Read and drop octets: a reset could destroy our last response; a TLS client may send after our closure alert."""
         if self.state < State.LINGERING:
             return
         if self.state == State.LINGERING:
@@ -414,7 +413,7 @@ class LoopWire(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close at once, whatever is unfinished."""
-        exchange = self.connection.exchange  # once: a worker may end it at any time
+        exchange = self.connection.exchange  # once: a worker may end the exchange at any time
         if exchange is not None:
             self._outbox.note_end(exchange, CUT)
         self._transport.abort()
@@ -430,9 +429,9 @@ class LoopWire(asyncio.Protocol):
 
     def detach(self, withdraw: Callable[[], bool] | None = None) -> int | None:
         """
-        Give away a connection that waits for a request; return a descriptor of it. None: it does not wait, or cannot go.
+        Give away a connection in a wait for a request; return a descriptor. None: no such wait, or the connection cannot go.
 
-        `withdraw`: give away one whose request waits for a thread, if this takes the request back.
+        `withdraw`: give away a connection with a request waiting for a thread, if this call takes the request back.
 
         Raises:
             OSError: no descriptor is left.
@@ -453,16 +452,16 @@ class LoopWire(asyncio.Protocol):
         return fd
 
     def _may_go(self, has_request: bool) -> bool:
-        """Whether the connection waits for a request, or `has_request`, and no octet of it is in this process."""
+        """Whether the connection waits for a request, or `has_request`, and no octet is in this process."""
         if not self._outbox.is_empty:
             return False
         if has_request:
             return RUNNING <= self.state <= LOOP_ENDS and not self._inbox.has_more
-        # Behind the PROXY protocol, a client without a request so far cannot be told from its proxy.
+        # Behind the PROXY protocol, a client without a request so far cannot be told from the proxy.
         return self.state == IDLE or (self.state == NEW and self._is_new)
 
     def return_to_lane(self) -> None:
-        """Give an idle connection back to the fast path, if that takes it."""
+        """Give an idle connection back to the fast path, if accepted there."""
         self._progress.stay_on_loop()
         outbox = self._outbox
         if not self._inbox.may_return_to_lane or not outbox.may_enter_lane:
@@ -475,5 +474,5 @@ class LoopWire(asyncio.Protocol):
             self._transport.close()
 
     def _leave_connection(self) -> None:
-        self.connection.wire = LOST  # breaks a cycle, which only the garbage collector frees
+        self.connection.wire = LOST  # breaks a cycle, freed only by the garbage collector
         self._outbox.leave()
