@@ -1,1 +1,1 @@
-"""Connections and requests that this process gives up: to another server, or with an answer."""
+"""Connections and requests given up by this process: to another server, or with an answer."""

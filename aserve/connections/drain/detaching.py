@@ -1,12 +1,12 @@
-"""Moving connections to another server, of this process or another: those that wait for a request, or whose request waits for a thread.
+"""Moving connections to another server, of this process or another: those waiting for a request, and those with a request waiting for a thread.
 
 Owns:     Detached; giving connections away (`detach_idle`, `detach_waiting`), taking one over (`adopt`).
-Thread:   event loop only; a worker may begin a waiting request meanwhile, and keeps it then.
-Not here: passing a descriptor to another process, which the caller does (unix(7), SCM_RIGHTS); a request on its way (moved_request.py);
-          moving a connection between the two wires of one server (handover.py).
+Thread:   event loop only; a worker may begin a waiting request meanwhile, and keeps that request.
+Not here: passing a descriptor to another process, the caller's work (unix(7), SCM_RIGHTS); a request on the way (moved_request.py); moving a
+          connection between the two wires of one server (handover.py).
 
-The client notices nothing: the kernel keeps the connection as long as one descriptor of it is open. No octet beyond the
-request has been read, and octets that the client sends meanwhile stay in the kernel until a process reads them.
+The client notices nothing: the kernel keeps the connection as long as one descriptor is open. No octet beyond the request has been read, and later
+octets of the client stay in the kernel until a process reads them.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ GIVEN = "is left to another process"  # for --log-level debug
 
 
 class Detached(NamedTuple):
-    """A connection that its server has given away."""
+    """A connection given away by a server."""
 
-    fd: int  # the holder must close it, or give it to `Server.adopt`
+    fd: int  # the holder must close the descriptor, or give it to `Server.adopt`
     listener_index: int  # in `Server.addresses`
-    # Facts about its client, as JSON can hold them. None: no request has come yet; the adopting server finds out.
+    # Facts about the client, in JSON's types. None: no request has come yet; the adopting server finds out.
     peer: dict[str, Any] | None
     request: bytes | None = (
-        None  # one that has waited for a thread (moved_request.py); None: the connection waits for a request
+        None  # after a wait for a thread (moved_request.py); None: the connection waits for a request
     )
 
 
@@ -58,7 +58,7 @@ class Detached(NamedTuple):
 def detach_idle(
     lane: Lane | None, wires: Iterable[object], services: Sequence[Service], count: int | None
 ) -> list[Detached]:
-    """Give away connections that wait for a request, at most `count`; see Server.detach_idle."""
+    """Give away connections in a wait for a request, at most `count`; see Server.detach_idle."""
     index_of = {service: index for index, service in enumerate(services)}
     found = [
         Detached(fd, index_of[service], _describe(connection) if connection is not None else None)
@@ -95,20 +95,20 @@ def detach_waiting(
             octets = write_request(exchange)
             before(octets)
         except ValueError:
-            continue  # a worker has just begun it, and the app has closed its input
+            continue  # a worker has just begun the request, and the app has closed the input
         except OSError:
-            break  # no descriptor or memory is left: it waits on, in its place
+            break  # no descriptor or memory is left: the request keeps waiting, in the same place
         connection = exchange.connection
         fd = _take(executor, job, exchange)
         if fd is not None:
             found.append(Detached(fd, services.index(connection.service), _describe(connection), octets))
             _tell(connection, GIVEN)
-            connection.wire = LOST  # it is not closed
+            connection.wire = LOST  # not closed
     return found
 
 
 def _movable(job: Job) -> Exchange | None:
-    """Return the exchange of a request that may move, None: it is another job, or stays; a plain one that stays is not promoted."""
+    """Return the exchange of a movable request, None: another job, or a request that stays; a plain one that stays is not promoted."""
     if getattr(job[1], "modifier1", 0):  # a call in native/
         return None
     exchange = exchange_of(job)
@@ -118,7 +118,7 @@ def _movable(job: Job) -> Exchange | None:
 
 
 def _take(executor: Executor, job: Job, exchange: Exchange) -> int | None:
-    """Take a waiting request and its connection; return a descriptor. None: a worker has begun it, or the connection cannot go."""
+    """Take a waiting request and the connection; return a descriptor. None: a worker has begun the request, or the connection cannot go."""
     wire = exchange.connection.wire
     try:
         if isinstance(wire, LoopWire):
@@ -129,7 +129,7 @@ def _take(executor: Executor, job: Job, exchange: Exchange) -> int | None:
         return None
     fd = wire.detach(exchange)
     if fd is None:
-        wire.drop(exchange)  # its client has left, or the server stops
+        wire.drop(exchange)  # the client has left, or the server stops
     return fd
 
 
@@ -144,16 +144,16 @@ def _leave_lane(lane: Lane, count: int | None) -> Iterator[tuple[int, Service, C
     released = ffi.new("lane_released[]", cap)
     for each in released[0 : lib.lane_release_idle(lane.set, released, cap)]:
         if each.is_used and lane.native is not None:
-            lane.native.connection_of(each.fd, each.listener)  # all of its requests may have been plain
+            lane.native.connection_of(each.fd, each.listener)  # so far maybe only plain requests
         connection = lane.connections.pop(each.fd, None)  # without a request, of an earlier connection with this number
         if connection is not None and each.is_used:
             _tell(connection, GIVEN)
-            connection.wire = LOST  # it is not closed
+            connection.wire = LOST  # not closed
         yield each.fd, lane.services[each.listener], connection if each.is_used else None
 
 
 def _describe(connection: Connection) -> dict[str, Any]:
-    """Return the facts about a client, as JSON can hold them; `environ`: entries that differ from other clients' (PROXY protocol)."""
+    """Return the facts about a client, in JSON's types; `environ`: entries that differ from other clients' (PROXY protocol)."""
     base = connection.service.base_environ
     return {
         "address": connection.remote_addr,
@@ -172,7 +172,7 @@ async def adopt(
     limit: ConnectionLimit,
     begin: Callable[[Exchange], None],
 ) -> bool:
-    """Take over a connection, see Server.adopt, whatever the limit of connections; `begin` is called with its request, if there is one."""
+    """Take over a connection, see Server.adopt, whatever the limit of connections; `begin` is called with the connection's request, if any."""
     fd, index, peer, request = detached
     if not 0 <= index < len(pairs):
         return False
@@ -195,7 +195,7 @@ async def adopt(
                 return True
             else:
                 protocol = LoopWire.kept(connection)
-        # A copy for the transport, which closes it: until all is done, the caller's descriptor stays as it is.
+        # A copy for the transport to close: until all is done, the caller's descriptor stays open.
         sock = socket.fromfd(fd, listener.socket.family, socket.SOCK_STREAM)
         limit.add_pending(protocol)
         try:
@@ -212,21 +212,21 @@ async def adopt(
 
 
 def submit(exchange: Exchange, is_own: bool) -> None:
-    """Let a thread answer a request that has come with its connection; one of this server's own has waited longest."""
+    """Let a thread answer a request from a moved connection; one of this server's own has waited longest."""
     connection = exchange.connection
     executor = connection.service.executor
     (executor.put_back if is_own else executor.submit)(connection.run, exchange)
 
 
 def refuse(exchange: Exchange) -> None:
-    """Answer 503 to a request that has come with its connection."""
+    """Answer 503 to a request from a moved connection."""
     exchange.connection.wire.refuse(exchange, refusal())
 
 
 def _recall(service: Service, peer: dict[str, Any]) -> Connection:
-    """Return a connection that knows its client already."""
+    """Return a connection with a known client."""
     connection = Connection(service, peer["address"], peer["port"])
-    connection.wire = LOST  # until it has one
+    connection.wire = LOST  # until there is a wire
     connection.is_believed = peer["is_believed"]
     if peer["environ"]:
         connection.base_environ = {**service.base_environ, **peer["environ"]}

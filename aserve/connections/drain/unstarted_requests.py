@@ -1,10 +1,11 @@
-"""Requests that no thread has begun when the time of a drain is over: their clients get an answer all the same.
+"""Requests not begun by a thread at the end of a drain: their clients get an answer all the same.
 
 Owns:     refuse_unbegun: 503 with Retry-After for each, and the wait until the clients have it.
-Thread:   event loop; a worker may begin any of them meanwhile, and is then the one that ends it.
-Not here: what waits (workers/executor.py); a waiting request for a WebSocket, whose connection is reset; how a request is refused (wire_loop.py), the drain (server/server.py).
+Thread:   event loop; a worker may begin any of them meanwhile, and then ends the request.
+Not here: the queue (workers/executor.py); a waiting request for a WebSocket, whose connection is reset; the way of a refusal (wire_loop.py), the
+          drain (server/server.py).
 
-The app has not seen these requests, so the clients may send them again, which a connection that is reset does not tell them.
+The app has not seen these requests, so the clients may send them again, a fact not told by a reset of the connection.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ..lane.wire_fast import FastWire, refuse
 from ..loop.wire_loop import LoopWire
 from ..states import State
 
-# How long answers, and clients that close after them, are waited for. Guess.
+# The wait for answers, and for the close by their clients. Guess.
 ANSWER_SECONDS = 1.0
 WHY = "the server stops, and no thread was free for the request; try again"
 
@@ -32,7 +33,7 @@ def refusal() -> RequestRefused:
 
 
 async def refuse_unbegun(executor: Executor | InlineExecutor) -> int:
-    """Refuse requests that wait for a thread; return how many, once their connections are closed, or after ANSWER_SECONDS."""
+    """Refuse requests waiting for a thread; return the number, once their connections are closed, or after ANSWER_SECONDS."""
     refused = _refuse(executor)
     deadline = time.monotonic() + ANSWER_SECONDS
     while any(_is_open(exchange) for exchange in refused) and time.monotonic() < deadline:

@@ -1,11 +1,11 @@
 """The stacks and requests of this process's threads, as text for an operator.
 
 Owns:     describe_stacks, describe_busy: threads at the same place share one stack; look_at_threads, for each thread.
-Thread:   any that holds the GIL for a moment; it reads source files.
-Not here: the form of a stack (core/frames.py); stacks of a process whose event loop hangs (faulthandler, processes/children/forked.py).
+Thread:   any that holds the GIL for a moment; source files are read.
+Not here: the form of a stack (core/frames.py); stacks of a process with a hanging event loop (faulthandler, processes/children/forked.py).
 
-A thread's request is found on its stack: nothing is recorded while requests are served. The stack of a plain request in C has only the
-worker's frame of ours: there the engine knows the request.
+A thread's request is found on the stack: nothing is recorded while requests are served. The stack of a plain request in C has only the worker's
+frame of ours: there the engine knows the request.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from ..lane.native import running
 
 _RUN = Connection.run.__code__
 _RESPOND = Gateway.respond.__code__
-MAX_HEADS = 8  # of threads that are at the same place
+MAX_HEADS = 8  # of threads at the same place
 ORDER = "the last call first"  # a note beside stacks
 
 
 class _Found(NamedTuple):
-    """A thread, its request, and its stack."""
+    """A thread, the request, and the stack."""
 
     name: str
     ident: int
@@ -44,9 +44,9 @@ class _Found(NamedTuple):
 
 def describe_stacks(names: Container[str] | None = None) -> str:
     """
-    Return for each thread its name, its request, and its stack from the app on; all waiting threads in one line.
+    Return for each thread the name, the request, and the stack from the app on; all waiting threads in one line.
 
-    With `names` only those threads, whatever they do. The thread with the oldest request comes first.
+    With `names` only those threads, busy or not. The thread with the oldest request comes first.
     """
     own, found, idle = threading.get_ident(), [], []
     for each in _find():
@@ -61,7 +61,7 @@ def describe_stacks(names: Container[str] | None = None) -> str:
 
 
 def describe_busy() -> str:
-    """Return the same for the threads that run a request."""
+    """Return the same for threads with a request."""
     return "\n".join(_merge(each for each in _find() if each.exchange is not None))
 
 
@@ -75,7 +75,7 @@ def _find() -> Iterator[_Found]:
 
 
 def _merge(found: Iterable[_Found]) -> list[str]:
-    """Return a text for each stack, with all threads that have it above."""
+    """Return a text for each stack, with all threads on that stack in front."""
     by_stack: dict[str, list[_Found]] = {}
     for each in sorted(found, key=lambda each: (each.exchange is None, _began_at(each))):
         by_stack.setdefault(each.stack, []).append(each)
@@ -93,7 +93,7 @@ def _began_at(found: _Found) -> float:
 
 
 def _head_of(found: _Found) -> str:
-    """Return a thread's name, its request, and the request's age, if requests are timed (--metrics, for one)."""
+    """Return a thread's name, the request, and the request's age, if requests are timed (--metrics, for one)."""
     if found.exchange is None:
         return found.name
     began_at = found.exchange.began_at
@@ -104,13 +104,13 @@ def _head_of(found: _Found) -> str:
 
 def look_at_threads(arrived_before: float = math.inf) -> list[tuple[int, Exchange | None, list[FrameType]]]:
     """
-    Return each thread's identifier, its exchange, and its frames from the app on; without an exchange, all frames. The innermost is first.
+    Return each thread's identifier, the exchange, and the frames from the app on; without an exchange, all frames. The innermost is first.
 
-    `arrived_before`: plain requests that came later may be left out, see `running` of connections/lane/native.py.
+    `arrived_before`: later plain requests may be left out, see `running` of connections/lane/native.py.
     """
     plain = running(arrived_before)
     found = [(ident, *_request_of(frame, plain.get(ident))) for ident, frame in sys._current_frames().items()]
-    # A worker goes on meanwhile. If it runs the same request before and now, it did so in between: no request runs twice.
+    # A worker goes on meanwhile. A worker with the same request before and now had that request in between: no request runs twice.
     still = running(-math.inf)
     return [
         (ident, exchange if exchange is not plain.get(ident) or exchange is still.get(ident) else None, frames)
@@ -119,7 +119,7 @@ def look_at_threads(arrived_before: float = math.inf) -> list[tuple[int, Exchang
 
 
 def _request_of(frame: FrameType, plain: Exchange | None) -> tuple[Exchange | None, list[FrameType]]:
-    """Return the exchange of a stack, and the frames from the app on; `plain`: the worker's exchange in C, if there is one."""
+    """Return the exchange of a stack, and the frames from the app on; `plain`: the worker's exchange in C, if any."""
     frames: list[FrameType] = []
     inside: list[FrameType] | None = None
     for at in outer_frames(frame):

@@ -1,11 +1,11 @@
 """Logging a stall of the whole server: requests wait, and no thread is free to begin one.
 
-Owns:     StallWatch: the lines when a stall begins, with the stacks of the threads, and when it is over.
+Owns:     StallWatch: the lines at the begin of a stall, with the stacks of the threads, and at the end.
 Thread:   event loop only.
-Not here: measuring the wait (workers/queue_wait.py), stacks (stacks.py), single requests that are slow (features/slow_requests/watch.py),
-          systemd's watchdog (server/running.py).
+Not here: measuring the wait (workers/queue_wait.py), stacks (stacks.py), single slow requests (features/slow_requests/watch.py), systemd's watchdog
+          (server/running.py).
 
-No setting is needed: without this line, a server whose threads all hang is silent.
+No setting is needed: without this line, a server with all threads hanging is silent.
 """
 
 from __future__ import annotations
@@ -19,20 +19,18 @@ from .stacks import ORDER, describe_busy
 
 logger = logging.getLogger("aserve")
 
-MAX_STACKS = 8000  # characters of a line of the log; stacks that most threads share come first
+MAX_STACKS = 8000  # characters of a line of the log; stacks of the most threads come first
 
 _monotonic = time.monotonic
 
 
 class StallWatch:
-    """Watches the queue of one server."""
-
     def __init__(self) -> None:
         self._incident = Incident()
         self._began_at = self._seen_at = 0.0
 
     def on_second(self, queue: QueueWait, waiting_count: int) -> None:
-        """Log once that a stall has begun, and that it is over; called once a second. `waiting_count`: how many are queued."""
+        """Log once the begin of a stall, and once the end; called once a second. `waiting_count`: the number of queued requests."""
         stalled = queue.stalled_seconds
         if stalled >= LONG_STALL_SECONDS or (stalled and self._seen_at):
             self._seen_at = _monotonic()

@@ -1,11 +1,11 @@
 """The numbers of a server at one moment.
 
-Owns:     Statistics, finding its numbers, and writing some to the page; the running requests.
-Thread:   event loop only: there the numbers are consistent, except those of workers, which run meanwhile.
+Owns:     Statistics, finding the numbers, and writing some to the page; the running requests.
+Thread:   event loop only: there the numbers are consistent, except those of workers, still at work.
 Not here: conclusions about the process (server/server.py: `failure`), or for a health check (connections/service.py).
 
-On the path of a request only the request itself is counted: all other numbers come from the present state. To find
-them costs a step for each open connection, as checking the time-outs does once a second.
+On the path of a request only the request itself is counted: all other numbers come from the present state. To find them costs a step for each open
+connection, as the check of time-outs does once a second.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ from ..states import State
 
 
 class Statistics(NamedTuple):
-    """Numbers of one moment, from `Server.statistics()`; counts, unless their names say octets."""
+    """Numbers of one moment, from `Server.statistics()`; counts, unless named octets."""
 
     is_draining: bool  # `drain` has begun
 
     connections_open: int  # in all: the sum of the next six
-    connections_in_handshake: int  # TLS, the header of the PROXY protocol, or a preface, up to its end
+    connections_in_handshake: int  # TLS, the header of the PROXY protocol, or a preface, up to the end
     connections_idle: int  # wait for a request, the first or another
     connections_receiving: int  # a request has begun, and is not complete
-    connections_running: int  # their request waits for a worker or is with the app, or its response is sent
+    connections_running: int  # the request waits for a worker or is with the app, or the response is sent
     connections_ending: int  # their last response was given to the kernel; further octets are dropped
-    connections_websocket: int  # WebSockets, until the app and its client have ended them
-    connections_limit: int  # the most that may be open: --max-connections, or as many as descriptors allow
-    connections_in_lane: int  # of those open: read and answered by workers themselves (--lane)
+    connections_websocket: int  # WebSockets, until the end by the app and the client
+    connections_limit: int  # the most open ones: --max-connections, or as many as descriptors allow
+    connections_in_lane: int  # of the open ones: read and answered by workers themselves (--lane)
 
     requests: int  # for the app, whole, since the start
-    requests_waiting: int  # no worker has begun them; those that the kernel holds are not known
+    requests_waiting: int  # not begun by a worker; requests still in the kernel are not known
     requests_waiting_seconds: float  # for how long the first of these has waited, or less by a second at most
     requests_stalled_seconds: int  # for how long requests have waited and no worker has begun any, also if their clients left; 0: the queue moves
     told_unready: str  # the argument of `Server.set_unready`; "": not called
 
-    bodies_incomplete: int  # request bodies of which a part is still to come
-    bodies_incomplete_bytes: int  # octets received of them
+    bodies_incomplete: int  # request bodies with a part still to come
+    bodies_incomplete_bytes: int  # received octets of these bodies
     bodies_memory_bytes: int  # of request bodies, incomplete or with the app, in memory
     bodies_spooled: int  # request bodies in temporary files (--body-memory)
-    bodies_lack_room: bool  # their disk has none for a body that exceeds --body-memory
-    responses_unsent_bytes: int  # held by the transports, since the kernel has no room for them
+    bodies_lack_room: bool  # no room on the disk for a body above --body-memory
+    responses_unsent_bytes: int  # held by the transports, without room in the kernel
     responses_spooled: int  # responses in temporary files (--response-spool)
     responses_spooled_bytes: int  # of these, still to be read from there
     responses_memory_bytes: int  # of large responses, waiting for their readers (--response-memory)
@@ -68,15 +68,15 @@ class Statistics(NamedTuple):
     workers_compensated: int  # in a slot of --extra-threads: their responses outrun their readers
     workers_lacking: int  # of --threads: wanted lately, and not started by the system
     workers_stuck: int  # written off by --request-timeout, and still inside the app
-    workers_written_off: int  # since the start, whether they have ended or not
+    workers_written_off: int  # since the start, ended or not
 
     @property
     def workers_busy(self) -> int:
-        """Threads in a slot that run a request. (Its two counts are taken at two moments, not at the same.)"""
+        """Threads in a slot with a request. (The two counts are taken at two moments, not at the same.)"""
         return max(self.workers - self.workers_idle, 0)
 
     def write_to(self, page: Any) -> None:
-        """Write the page's part of these numbers; `page`: words by Field, which only this process writes."""
+        """Write the page's part of these numbers; `page`: words by Field, written only by this process."""
         page[Field.REQUESTS], page[Field.CONNECTIONS] = self.requests, self.connections_open
         page[Field.CONNECTIONS_LIMIT] = self.connections_limit
         page[Field.IN_FLIGHT], page[Field.WAITING] = self.connections_running, self.requests_waiting
@@ -111,7 +111,7 @@ def take_statistics(
             unsent_bytes += wire.unsent_bytes
             continue
         if isinstance(wire, Carrier):
-            idle += not wire.has_streams  # otherwise its streams are counted
+            idle += not wire.has_streams  # otherwise the streams are counted
             continue
         if not isinstance(wire, LoopWire):
             in_handshake += 1
@@ -184,7 +184,8 @@ def take_ongoing(wires: Iterable[OnLoop], lane: Lane | None, count: int) -> list
     """
     Return the `count` oldest running requests (waiting for a worker, with the app, or being sent); the oldest first.
 
-    Each: age in seconds (of a stream: since it last sent), and "METHOD target", escaped for a log. Requests without times are left out (Service.times_requests).
+    Each: age in seconds (of a stream: since the last octets), and "METHOD target", escaped for a log. Requests without times are left out
+    (Service.times_requests).
     """
     exchanges, now = _exchanges_of(wires, lane), time.monotonic()
     since = [(each.grew_at or each.arrived_at, each) for each in exchanges if each.arrived_at]
@@ -193,7 +194,7 @@ def take_ongoing(wires: Iterable[OnLoop], lane: Lane | None, count: int) -> list
 
 
 def take_thread_seconds(wires: Iterable[OnLoop], lane: Lane | None, now: float) -> float:
-    """Return the seconds that threads spent so far in running requests, by the clock of `now`; 0: times are not taken."""
+    """Return the seconds of threads so far in running requests, by the clock of `now`; 0: times are not taken."""
     exchanges = _exchanges_of(wires, lane)
     return sum((each.left_at or now) - began_at for each in exchanges if (began_at := each.began_at))
 
