@@ -1,1 +1,1 @@
-"""From the socket to the exchange and back: accepting, one client's connection, and the two wires below it."""
+"""From the socket to the exchange and back: accepting, one client's connection, and two wires as the layer below."""

@@ -1,8 +1,7 @@
-"""Addresses of binds: which of one configuration collide, and what to do if the kernel refuses one.
+"""Addresses of binds: collisions within one configuration, and the remedy for an address refused by the kernel.
 
-Owns:     looking up a bind's addresses, whether `[::]` takes IPv4 as well, the texts of the errors, stale unix
-          sockets.
-Thread:   event loop only, before it serves.
+Owns:     looking up a bind's addresses, whether `[::]` takes IPv4 as well, the texts of the errors, stale unix sockets.
+Thread:   event loop only, before serving.
 Not here: the spec's grammar (settings/bind.py), opening sockets (listeners.py).
 """
 
@@ -25,7 +24,7 @@ _MAPPED = "::ffff:"  # RFC 4291 2.5.5.2: as the kernel writes an IPv4 client of 
 
 
 def binds_beside(config: EngineSettings, binds: Iterable[Bind]) -> list[Bind]:
-    """Return the addresses that a configuration listens on in addition to these."""
+    """Return the addresses of a configuration beside these."""
     beside = [parse_bind(text) for text in config.places]
     for bind in binds:
         beside.remove(bind)
@@ -43,7 +42,7 @@ def look_up(bind: Bind) -> list[tuple[Any, ...]]:
     host = bind.host.encode() if is_address(bind.host) else bind.host or None
     try:
         found = socket.getaddrinfo(host, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError) as exc:  # UnicodeError: a label that is empty or too long
+    except (OSError, UnicodeError) as exc:  # UnicodeError: an empty label, or a label too long
         why = exc.strerror if isinstance(exc, OSError) else "no host name"
         raise BindError(f"cannot listen on {bind}: the host {bind.host!r} was not found ({why})") from None
     return list(dict.fromkeys(found))
@@ -62,8 +61,7 @@ def is_v6_only(host: str, bind: Bind, others: Iterable[Bind]) -> bool:
     """
     Whether a socket at this IPv6 address of a bind must leave IPv4 alone.
 
-    `[::]` takes IPv4 clients as the kernel has it by default (net.ipv6.bindv6only), as with other servers, unless the
-    same bind or another one has IPv4 addresses of its own on that port.
+    `[::]` takes IPv4 clients by the kernel's default (net.ipv6.bindv6only), as with other servers, unless a bind has IPv4 addresses on that port.
     """
     if host != "::":
         return not host.startswith(_MAPPED)
@@ -78,12 +76,12 @@ def is_loopback(host: str) -> bool:
 
 
 def unmapped(host: str) -> str:
-    """Return an address as text, an IPv4 one without the prefix that a socket of both families gives it (::ffff:192.0.2.1)."""
+    """Return an address as text, an IPv4 one without the prefix of a socket of both families (::ffff:192.0.2.1)."""
     return host[len(_MAPPED) :] if host.startswith(_MAPPED) and "." in host else host
 
 
 def remedy(exc: OSError, bind: Bind, others: Sequence[Bind]) -> str:
-    """Return what is wrong and what to do next; `others`: the other binds of the configuration."""
+    """Return the fault and the remedy; `others`: the other binds of the configuration."""
     number: int | None = exc.errno
     if number == errno.EADDRINUSE:
         if any(_meet(bind, other) for other in others):
@@ -106,7 +104,7 @@ def remedy(exc: OSError, bind: Bind, others: Sequence[Bind]) -> str:
 
 def remove_stale(bind: Bind, others: Sequence[Bind]) -> None:
     """
-    Remove the socket file of a server that is gone; refuse to touch anything else.
+    Remove the socket file of a dead server; refuse to touch anything else.
 
     Raises:
         BindError: the path is another file, or a live server's socket.
@@ -141,7 +139,6 @@ _TWICE = "the settings name this address twice (--bind, --metrics, --stats, --ag
 
 
 def _meet(bind: Bind, other: Bind) -> bool:
-    """Whether two binds exclude each other."""
     if bind.kind != other.kind:
         return False
     if bind.kind == "unix":

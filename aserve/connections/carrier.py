@@ -1,6 +1,6 @@
-"""A connection whose octets carry the exchanges of many streams.
+"""A connection with the exchanges of many streams.
 
-Owns:     Carrier, the interface towards the transport and the server; NewCarrier, its maker; Carriers, those of a listener; StreamConnection.
+Owns:     Carrier, the interface towards the transport and the server; NewCarrier, a maker; Carriers of a listener; StreamConnection.
 Thread:   event loop only.
 Spec:     RFC 7301 (ALPN).
 Not here: any one such protocol; a stream's LoopWire (wire_loop.py). A stream has a Connection of its own, and counts as one.
@@ -19,9 +19,9 @@ from .connection import Connection
 
 
 class Carrier(asyncio.Protocol):
-    """The protocol of a connection that carries streams; every method is for a subclass to override."""
+    """The protocol of a connection with streams; every method is for a subclass to override."""
 
-    idle_seconds = 0.0  # for how long it has had no stream; 0 if it has one
+    idle_seconds = 0.0  # the time without a stream; 0: there is one
 
     @property
     def has_streams(self) -> bool:
@@ -29,7 +29,7 @@ class Carrier(asyncio.Protocol):
         raise NotImplementedError
 
     def on_second(self) -> None:
-        """Close the connection if it has idled for too long; called once a second."""
+        """Close the connection if idle for too long; called once a second."""
         raise NotImplementedError
 
     def drain(self) -> None:
@@ -41,22 +41,22 @@ class Carrier(asyncio.Protocol):
         raise NotImplementedError
 
     def drop_octets(self, data: bytes) -> None:
-        """Drop octets that have come after our last."""
+        """Drop octets behind our last ones."""
         raise NotImplementedError
 
 
 class StreamExecutor(Protocol):
-    """What runs the exchanges of the streams of a connection."""
+    """The runner of the exchanges of a connection's streams."""
 
     def submit(self, function: Callable[[Any], None], exchange: Exchange) -> None:
         """Run function(exchange) in a worker."""
 
     def end(self, exchange: Exchange) -> None:
-        """Forget an exchange that has ended; on the event loop."""
+        """Forget an ended exchange; on the event loop."""
 
 
 class StreamConnection(Connection):
-    """The connection of a stream: its client is that of the carrier's connection."""
+    """The connection of a stream, with the client of the carrier's connection."""
 
     __slots__ = ("_exchange", "_executor")
     is_stream = True
@@ -86,14 +86,14 @@ class StreamConnection(Connection):
             self._executor.end(ended)
 
 
-# Its argument: the connection, whose client is not identified yet.
+# The argument: the connection, with the client not identified yet.
 NewCarrier = Callable[[Connection], Carrier]
 
 
 class Carriers(NamedTuple):
     """The protocols of a listener beside HTTP/1.x."""
 
-    by_name: Mapping[str, NewCarrier] = MappingProxyType({})  # that ALPN has chosen
+    by_name: Mapping[str, NewCarrier] = MappingProxyType({})  # chosen by ALPN
     by_preface: Mapping[bytes, NewCarrier] = MappingProxyType({})  # the first octets of a connection without TLS
     is_believed: Callable[[Connection], bool] = lambda connection: False  # whether a peer may send a preface
 

@@ -1,10 +1,10 @@
 """One client's connection, from accept to close: the client, the running exchange, and the wire below.
 
-Owns:     Connection, to which exchanges, deadlines and the access log refer; Wire, the interface of the layer below;
-          LOST, the wire of a connection that has ended.
-Thread:   two, under banners. `lock` guards `exchange`. Each wire notes what else it guards.
-Not here: the two wires: a worker's own reads and writes (wire_fast.py), the event loop's transport (wire_loop.py); the
-          way from one to the other (handover.py).
+Owns:     Connection, a name for exchanges, deadlines and the access log; Wire, the interface of the layer below; LOST, the wire of an ended
+          connection.
+Thread:   two, under banners. `lock` guards `exchange`. Each wire notes the rest under the lock.
+Not here: the two wires: a worker's own reads and writes (wire_fast.py), the event loop's transport (wire_loop.py); the way from one to the other
+          (handover.py).
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ logger = logging.getLogger("aserve")
 class Wire(Protocol):
     """Reads and writes below a connection."""
 
-    way: str  # its name in the log
+    way: str  # the name in the log
     in_lane: bool  # requests come by the lane
 
     # --- called from a worker (with --threads 0: on the event loop) ---
 
     def reply(self, exchange: Exchange, reply: Reply) -> bool:
-        """Send the app's reply; True: the exchange has ended, False: the wire ends it later."""
+        """Send the app's reply; True: the exchange has ended, False: the wire ends the exchange later."""
 
     def send(self, exchange: Exchange, octets: bytes) -> None:
         """
@@ -55,42 +55,40 @@ class Wire(Protocol):
         """
 
     def fail(self, exchange: Exchange, why: str) -> None:
-        """Cut the response short: it cannot be finished."""
+        """Cut the response short, without hope of the rest."""
 
     # --- called on the event loop ---
 
     def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
-        """Answer in place of a worker that was written off; drop octets that it may still send."""
+        """Answer in place of a worker written off; drop later octets of that worker."""
 
     def abort_slow_reader(self, exchange: Exchange, why: str) -> None:
-        """Close with a reset, so that no worker waits any longer for a client that does not read fast enough."""
+        """Close with a reset: no worker waits any longer for a slow reader."""
 
 
 class Connection:
-    """One client's connection."""
-
     __slots__ = (
         "base_environ", "carried_by", "exchange", "is_believed", "is_spent", "lock", "remote_addr", "remote_port", "service", "term", "wire",
     )  # fmt: skip
 
     wire: Wire
-    # Whether the peer's claims about its clients count (proxies/trust.py). Set only if that differs between connections.
+    # Whether the peer's claims about clients count (proxies/trust.py). Set only if connections differ.
     is_believed: bool
-    # For a Before that counts the exchanges of a connection (wsgi/gateway.py); nothing else sets it.
+    # For a Before with a count of the exchanges of a connection (wsgi/gateway.py); nothing else sets `term`.
     term: Any
-    # Of a stream alone: the connection of its carrier (carrier.py), whose exchanges a Before counts.
+    # Of a stream alone: the connection of the carrier (carrier.py), with the count of a Before.
     carried_by: Connection
-    # Of a carrier's connection alone: a Before has found that it should carry no further exchange.
+    # Of a carrier's connection alone: a Before wants no further exchange there.
     is_spent: bool
     is_stream = False
 
     def __init__(self, service: Service, remote_addr: str = "", remote_port: str = "") -> None:
         self.service = service
-        self.base_environ = service.base_environ  # the part that each environ shares
+        self.base_environ = service.base_environ  # the common part of each environ
         self.remote_addr = remote_addr  # "" on a unix socket
         self.remote_port = remote_port
         self.lock = threading.Lock()
-        self.exchange: Exchange | None = None  # with the app, or (fast path) still receiving its body
+        self.exchange: Exchange | None = None  # with the app, or (fast path) with the body in arrival
 
     @property
     def name(self) -> str:
@@ -99,13 +97,13 @@ class Connection:
 
     @property
     def executor(self) -> Executor | InlineExecutor:
-        """The executor that is given its exchanges."""
+        """The executor of this connection's exchanges."""
         return self.service.executor
 
     # --- called from a worker (with --threads 0: on the event loop) ---
 
     def run(self, exchange: Exchange, respond: Callable[[Exchange], Reply] | None = None) -> None:
-        """Let the app answer, and send its response; `respond`: in place of the gateway's (native.py)."""
+        """Let the app answer, and send the response; `respond`: in place of the gateway's (native.py)."""
         try:
             reply = (self.service.gateway.respond if respond is None else respond)(exchange)
             wire = self.wire  # the next request may come by another, as soon as this is answered
@@ -150,7 +148,7 @@ class Connection:
     # --- called from both sides ---
 
     def end_exchange(self, exchange: Exchange, may_wait: bool = False) -> None:
-        """Log an exchange whose response is out, or lost, and release it; `may_wait`: see RequestLog.write."""
+        """Log an exchange with a response that is out, or lost, and release the exchange; `may_wait`: see RequestLog.write."""
         ends = self.service.ends
         if ends is not None and not exchange.is_probe:
             ends.write(exchange, may_wait)
@@ -158,7 +156,7 @@ class Connection:
 
 
 class LostWire:
-    """The wire of a connection whose transport is gone, and whose last exchange has ended: it sends nothing."""
+    """The wire of a connection after the transport and the last exchange: nothing is sent."""
 
     way = "nobody"
     in_lane = False
@@ -187,15 +185,15 @@ def peer_of(transport: asyncio.BaseTransport) -> tuple[str, str] | None:
     peer = transport.get_extra_info("peername")
     if isinstance(peer, tuple):
         return unmapped(peer[0]), str(peer[1])
-    # Reset before it was accepted: its request is there, but without an address it would look like a unix socket's.
+    # Reset before the accept: the request is there, but without an address would look like a unix socket's.
     return ("", "") if transport.get_extra_info("socket").family == socket.AF_UNIX else None
 
 
 def tells_its_end(exchange: Exchange) -> bool:
-    """Whether a client sees without a reset that the response is cut: by its length, its chunks, or as no octet came."""
+    """Whether a client sees the cut of a response without a reset: by the length, the chunks, or as no octet came."""
     if exchange.is_from_front:
-        # The end of the connection is the framing of uwsgi and SCGI. Front servers do not all count the body
-        # of a response with a length: Apache passes on the octets, and keeps its client waiting for the rest.
+        # The end of the connection is the framing of uwsgi and SCGI. Not all front servers count the body of a response with a length: Apache
+        # passes on the octets, and keeps the client waiting for the rest.
         return False
     response = exchange.response
     return response is None or not response.head_is_out or bool(response.tells_its_end)
@@ -209,7 +207,7 @@ def release_exchange(exchange: Exchange) -> None:
 
 
 def close_reply(reply: Reply) -> None:
-    """Close a reply that is not needed any more; log the app's failures."""
+    """Close a useless reply; log the app's failures."""
     try:
         if isinstance(reply, Iterator):
             next(reply, None)  # a generator that has not begun would close nothing
@@ -226,10 +224,10 @@ def close_reply(reply: Reply) -> None:
 
 def discard_reply(exchange: Exchange, reply: Reply) -> None:
     """Release an exchange whose connection is lost, and close the app's reply; log the app's failures."""
-    with no_running_loop():  # there is one where --threads 0 has no worker to do this
+    with no_running_loop():  # there is one where --threads 0 has no worker for this
         close_reply(reply)
     exchange.connection.service.lost.discard(exchange)
-    if exchange.response is None:  # it has ended already
+    if exchange.response is None:  # ended already
         release_exchange(exchange)
         return
     if exchange.end == ANSWERED:
@@ -238,7 +236,7 @@ def discard_reply(exchange: Exchange, reply: Reply) -> None:
 
 
 def drop_exchange(exchange: Exchange, reply: Reply | None) -> None:
-    """End an exchange whose connection is lost; `reply`: the app's, None: its worker was written off."""
+    """End an exchange of a lost connection; `reply`: the app's, None: the worker was written off."""
     if reply is None:
         exchange.connection.service.end_lost(exchange)
     else:

@@ -1,13 +1,11 @@
-"""How fast a client is, in windows of time.
+"""The speed of a client, in windows of time.
 
 Owns:     DataRate: whether octets come, or go, at the minimum rate; why_overdue: the same for a request body.
 Thread:   event loop only.
-Not here: counting the octets, and closing a slow client's connection
-          (timeouts.py, lane.py).
+Not here: counting the octets, and closing a slow client's connection (timeouts.py, lane.py).
 
-Measured from the beginning, a client that was fast once could stop for days;
-measured each second, a short pause would cost it the connection. So the rate
-is the mean of a window, and then of the next.
+Measured from the beginning, a client once fast could stop for days; measured each second, a short pause would cost the connection. So the rate is
+the mean of a window, and then of the next.
 """
 
 from __future__ import annotations
@@ -35,12 +33,12 @@ class DataRate:
 
     def is_slow(self, of: object, done_bytes: int, window_seconds: float, min_rate_bytes: int) -> bool:
         """
-        Return whether a window has ended in which the client was too slow; called once a second, while it is the client's turn.
+        Return whether a window has ended with the client too slow; called once a second, in the client's turn.
 
         `done_bytes` only grows, as long as `of` is the same object.
         """
         if of is not self._of:
-            # Less than a second of it has passed: the window begins with the next.
+            # Less than a second has passed: the window begins with the next.
             self._of, self._seconds, self._done_bytes = of, 0, done_bytes
             return False
         self._seconds += 1
@@ -52,7 +50,7 @@ class DataRate:
 
 
 def why_overdue(body: RequestBody, rate: DataRate, quiet_seconds: float, config: EngineSettings) -> str:
-    """Return, once a second, why a request body that is being received is refused; "": it comes in time."""
+    """Return, once a second, why a request body in arrival is refused; "": in time."""
     if quiet_seconds > config.body_seconds:
         return BODY_TOO_LATE
     if config.min_rate_bytes and rate.is_slow(body, body.length, config.body_seconds, config.min_rate_bytes):

@@ -1,9 +1,9 @@
-"""The running requests of a process, in memory that other processes can read, even after a crash.
+"""The running requests of a process, in memory readable by other processes, even after a crash.
 
-Owns:     the table, in memory that the caller gives and shares with its readers; InFlight, the exchanges of the
-          event loop's wires, in this table and on the load board; read_in_flight, read_oldest.
+Owns:     the table, in memory shared by the caller with readers; InFlight, the exchanges of the event loop's wires, in this table and on the load
+          board; read_in_flight, read_oldest.
 Thread:   `begin`, `refresh`: event loop; `end`: the thread that ends the exchange.
-Not here: the requests of the lane, which its C records by descriptor (cparsers/in_flight.h).
+Not here: the requests of the lane, recorded in C by descriptor (cparsers/in_flight.h).
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from ..core.exchange import Exchange, escape
 from .load_board import LoadBoard
 from .shared_memory import pointer_to
 
-# Descriptors that the lane's tables have room for; connections with higher ones are not taken into the lane.
+# The room of the lane's tables; connections with higher descriptors stay out of the lane.
 MAX_DESCRIPTORS = 1 << 16
-# Exchanges of the event loop's wires that have a place in the table. Guess.
+# The places in the table for exchanges of the event loop's wires. Guess.
 LOOP_COUNT = 1024
-# The table: a word, the highest descriptor that the lane has used so far, + 1; the entries of the event loop; those of the
-# lane, by descriptor.
+# The table: a word, the highest descriptor used by the lane so far, + 1; the entries of the event loop; those of the lane, by descriptor.
 _ENTRIES_AT = 8
-# The size of a table. Its memory must be zero-filled at first; the system gives only the pages that are used.
+# The size of a table. The memory must be zero-filled at first; the system gives only used pages.
 TABLE_BYTES: int = _ENTRIES_AT + (LOOP_COUNT + MAX_DESCRIPTORS) * ffi.sizeof("in_flight_entry")
 
 _ENTRY = struct.Struct(f"={lib.IN_FLIGHT_TEXT_CAP}sQ")
@@ -33,11 +32,11 @@ _SINCE = struct.Struct("=Q")
 
 
 class InFlight:
-    """
+    """The exchanges of the event loop's wires, in the view of other processes.
     The exchanges of the event loop's wires, as other processes see them.
 
-    In Python, though the lane's are recorded in C: each call into C releases the GIL, which a worker may take meanwhile.
-    Measured 2026-11-22 on CPython: 0.8 us for the board, and as much for the table, of 22 us for a small request.
+    In Python, unlike the lane's in C: each call into C releases the GIL, maybe to a worker. Measured 2026-11-22 on CPython: 0.8 us for the board,
+    and as much for the table, of 22 us for a small request.
     """
 
     def __init__(self, board: LoadBoard | None, memory: Any = None) -> None:
@@ -47,7 +46,7 @@ class InFlight:
         self._free = [] if memory is None else list(reversed(range(LOOP_COUNT)))
 
     def begin(self, exchange: Exchange) -> None:
-        """Record an exchange: it waits for a worker from now on."""
+        """Record an exchange: from now on waiting for a worker."""
         if self._board is not None:
             self._board.begin(exchange)
         exchange.entry = -1
@@ -57,17 +56,17 @@ class InFlight:
             _ENTRY.pack_into(self._memory, _place_of(number), text, time.monotonic_ns() // 1000)
 
     def refresh(self, exchange: Exchange) -> None:
-        """Restart the exchange's clock: its response moves, so it must not look like a request that hangs."""
+        """Restart the exchange's clock: a moving response must not look like a hanging request."""
         number = exchange.entry
         if number is None or number < 0:
             return
         place = _place_of(number) + lib.IN_FLIGHT_TEXT_CAP
         _SINCE.pack_into(self._memory, place, time.monotonic_ns() // 1000)
-        if exchange.entry is None:  # a worker has ended it meanwhile; only this thread may begin another there
+        if exchange.entry is None:  # ended by a worker meanwhile; only this thread may begin another there
             _SINCE.pack_into(self._memory, place, 0)
 
     def end(self, exchange: Exchange) -> None:
-        """Remove an exchange: its response is with the transport, or lost."""
+        """Remove an exchange: the response is with the transport, or lost."""
         number, exchange.entry = exchange.entry, None
         if number is None:
             return
@@ -90,7 +89,7 @@ def lane_entries(memory: Any) -> tuple[Any, Any]:
 
 def read_in_flight(memory: Any) -> list[tuple[float, str]]:
     """
-    Return the running requests of a process, or those when it died: age in seconds, and "METHOD target", escaped for a log.
+    Return the running requests of a process, or of a dead one at the end: age in seconds, and "METHOD target", escaped for a log.
 
     The longest first. `memory` is the table of that process.
     """
@@ -110,9 +109,9 @@ def read_in_flight(memory: Any) -> list[tuple[float, str]]:
 
 def read_oldest(fd: int) -> float:
     """
-    Return the age of a process's oldest running request in seconds; 0: it has none.
+    Return the age of a process's oldest running request in seconds; 0: none.
 
-    `fd`: of the file of its table. Only the used part of the file is read.
+    `fd`: of the file of the table. Only the used part of the file is read.
     """
     (lane_count,) = _SINCE.unpack(os.pread(fd, _ENTRIES_AT, 0))
     with memoryview(os.pread(fd, _place_of(LOOP_COUNT + lane_count), 0)) as view:

@@ -1,13 +1,11 @@
 """The connections of one server, and their limit.
 
-Owns:     ConnectionLimit; which connections are evicted; the log lines when connections or descriptors run out, and when
-          that is over.
+Owns:     ConnectionLimit; the choice of connections to evict; the log lines at the begin and the end of a shortage of connections or descriptors.
 Thread:   event loop only.
-Not here: accepting (acceptor.py; cparsers/lane_accept.c, which asks by the same numbers); how busy other processes are
-          (load_board.py).
+Not here: accepting (acceptor.py; cparsers/lane_accept.c, by the same numbers); the load of other processes (load_board.py).
 
-At the limit no connection is accepted: new ones wait in the kernel's queue (--backlog). First, connections that have idled
-the longest after a request are evicted: closed to make room. If descriptors run out, the same is done.
+At the limit no connection is accepted: new ones wait in the kernel's queue (--backlog). First, the connections with the longest idle time after a
+request are evicted: closed to make room. A shortage of descriptors has the same effect.
 """
 
 from __future__ import annotations
@@ -25,21 +23,20 @@ from .server_budgets import default_spool_files
 
 logger = logging.getLogger("aserve")
 
-# Accepted in one iteration of the event loop, so that open connections have their share. Guess.
+# Accepted in one iteration of the event loop, to leave open connections their share. Guess.
 ITERATION_ACCEPTS = 64
 # Evicted at once: one in EVICT_SHARE of the idle connections, and at most the next number. nginx's numbers.
 EVICT_SHARE = 8
 EVICT_COUNT = 32
-# A connection that has idled for less than this many seconds may be about to be used again.
+# A connection idle for less than this many seconds may be about to be used again.
 EVICTABLE_SECONDS = 2.0  # of the timer: one at least
 
-# Descriptors that are not for connections: listeners, logs, the interpreter's; and those of the app,
-# which in each worker may have a file and a connection of its own open. Guess.
+# Descriptors kept from connections: of listeners, logs, the interpreter; and of the app, maybe a file and a connection in each worker. Guess.
 OWN_DESCRIPTORS = 64
 WORKER_DESCRIPTORS = 4
 # With fewer left, another process gets the connections. Guess.
 SPARE_DESCRIPTORS = 16
-# A default limit below this is logged at the start, since the operator has not chosen it. Guess.
+# A default limit below this is logged at the start, as a limit not chosen by the operator. Guess.
 LOW_COUNT = 500
 # Where the system has no limit of descriptors.
 UNLIMITED_COUNT = 1_000_000
@@ -61,9 +58,9 @@ def descriptor_limit() -> int | None:
 
 def is_short_of_descriptors() -> bool:
     """
-    Return whether few descriptors are free, by the lowest of them; to be called once a second.
+    Return whether few descriptors are free, by the lowest free one; to be called once a second.
 
-    The lowest tells how many are in use at least: it is never True too early, and late where the app has closed some of many.
+    The lowest is a lower bound for the used ones: never True too early, and late where the app has closed some of many.
     """
     limit = descriptor_limit()
     if limit is None:
@@ -77,7 +74,7 @@ def is_short_of_descriptors() -> bool:
 
 
 class InLane(Protocol):
-    """The lane, as a ConnectionLimit sees it."""
+    """The lane, in the view of a ConnectionLimit."""
 
     @property
     def count(self) -> int:
@@ -87,10 +84,10 @@ class InLane(Protocol):
         """Set how many connections there may be at most."""
 
     def set_others_count(self, others_count: int) -> None:
-        """Set the number of counted connections that are not in the lane."""
+        """Set the number of counted connections outside the lane."""
 
     def evict_idle(self) -> int:
-        """Close the connections that have idled the longest; return how many."""
+        """Close the connections with the longest idle time; return the number."""
 
     @property
     def pause_counts(self) -> tuple[int, int]:
@@ -98,11 +95,11 @@ class InLane(Protocol):
 
 
 class OnLoop(Protocol):
-    """A connection on the event loop, as a ConnectionLimit sees it: its wire, or the Greeting before that."""
+    """A connection on the event loop, in the view of a ConnectionLimit: a wire, or the Greeting before."""
 
     @property
     def idle_seconds(self) -> float:
-        """For how long it has waited for another request; 0 if it does not wait."""
+        """The time of the wait for another request; 0: no such wait."""
 
     def drain(self) -> None:
         """Finish the running exchange, then close."""
@@ -111,11 +108,11 @@ class OnLoop(Protocol):
         """Close at once."""
 
     def on_second(self) -> None:
-        """Close the connection if it has been quiet for too long."""
+        """Close the connection if quiet for too long."""
 
 
 class Accepting(Protocol):
-    """An acceptor, as a ConnectionLimit sees it."""
+    """An acceptor, in the view of a ConnectionLimit."""
 
     def start(self) -> None:
         """Accept again."""
@@ -131,7 +128,7 @@ class ConnectionLimit(set[OnLoop]):
         super().__init__()
         self.max_count = UNLIMITED_COUNT
         self.pending: set[asyncio.Protocol] = set()  # accepted, but without a transport yet
-        self._board: LoadBoard | None = None  # of the processes that share our listeners; None: no others do
+        self._board: LoadBoard | None = None  # of the processes with our listeners; None: no other process has
         self._lane: InLane | None = None
         self._paused: list[Accepting] = []  # stopped at the limit, or by a shortage
         self._resting: list[Accepting] = []  # stopped since other processes have less to do
@@ -174,31 +171,29 @@ class ConnectionLimit(set[OnLoop]):
             lane.set_others_count(len(self))
 
     def join_board(self, board: LoadBoard | None, threads: int) -> None:
-        """From now on show how busy this process is to those that share the listeners; None: no other process does."""
+        """From now on show the load of this process to those with the same listeners; None: no other process has."""
         self._board = board
         if board is not None:
             board.open(max(threads, 1))
 
     def leave_board(self) -> None:
-        """Take this process off the board: it accepts no more. Repeat it until all is over; see load_board.h."""
+        """Take this process off the board: no more accepts. Repeat until all is over; see load_board.h."""
         if self._board is not None:
             self._board.leave()
 
     @property
     def count(self) -> int:
-        """Connections that are open."""
         return len(self) + (self._lane.count if self._lane is not None else 0)
 
     # Called by a wire when it begins and ends
 
     def add(self, connection: OnLoop) -> None:
-        """Count a connection that is open."""
         super().add(connection)
         self.pending.discard(connection)
         self._show_count()
 
     def discard(self, connection: object) -> None:
-        """Stop counting a lost connection, and accept another in its place."""
+        """Stop counting a lost connection, and accept another in the free place."""
         super().discard(connection)
         self._show_count()
         if self._paused:
@@ -216,27 +211,27 @@ class ConnectionLimit(set[OnLoop]):
     # Called by an Acceptor
 
     def quota(self) -> int:
-        """Return how many connections to accept now, unless the limit is lower; 0: other processes have less to do."""
+        """Return the number of connections to accept now, unless the limit is lower; 0: other processes have less to do."""
         return ITERATION_ACCEPTS if self._board is None else min(self._board.quota(), ITERATION_ACCEPTS)
 
     def add_accepted(self, connection: asyncio.Protocol) -> None:
-        """Count a connection that was just accepted, and has no transport yet."""
+        """Count a connection just accepted, without a transport yet."""
         if self._board is not None:
             self._board.count_turn()
         self.add_pending(connection)
 
     def add_pending(self, connection: asyncio.Protocol) -> None:
-        """Count a connection that has no transport yet."""
+        """Count a connection without a transport yet."""
         self.pending.add(connection)
         self._show_count()
 
     def discard_pending(self, connection: asyncio.Protocol) -> None:
-        """Stop counting it as pending: it has its transport, and is in this set; or it was lost before."""
+        """Stop counting a connection as pending: in this set by now, with a transport; or lost before."""
         self.pending.discard(connection)
         self._show_count()
 
     def rest_acceptor(self, acceptor: Accepting) -> None:
-        """Record that an acceptor has stopped, as other processes have less to do; start it again when that has changed."""
+        """Record an acceptor stopped in favour of processes with less to do; start it again after a change."""
         self._resting.append(acceptor)
 
     def is_full(self) -> bool:
@@ -244,7 +239,7 @@ class ConnectionLimit(set[OnLoop]):
         return self.count + len(self.pending) >= self.max_count
 
     def pause_at_limit(self, acceptor: Accepting) -> None:
-        """Record that an acceptor has stopped at the limit; evict idle connections; start it again when one has ended."""
+        """Record an acceptor stopped at the limit; evict idle connections; start it again after an end of one."""
         self._paused.append(acceptor)
         if self._lane is not None and self._lane.evict_idle():
             self._resume_accepting()
@@ -252,12 +247,12 @@ class ConnectionLimit(set[OnLoop]):
             self._log_full()
 
     def pause_for_descriptors(self, acceptor: Accepting, error: OSError) -> None:
-        """Record that an acceptor has stopped for lack of descriptors or memory; start it again when there may be some."""
+        """Record an acceptor stopped for lack of descriptors or memory; start it again when there may be some."""
         self._paused.append(acceptor)
         self._log_shortage(str(error.strerror))
 
     def forget_acceptor(self, acceptor: Accepting) -> None:
-        """Do not start this acceptor again: it was stopped for good."""
+        """Do not start this acceptor again: stopped for good."""
         for acceptors in (self._paused, self._resting):
             if acceptor in acceptors:
                 acceptors.remove(acceptor)
@@ -268,15 +263,15 @@ class ConnectionLimit(set[OnLoop]):
             acceptor.start()
 
     def _evict_idle(self) -> bool:
-        """Close the connections that have idled the longest; return whether there were any."""
+        """Close the connections with the longest idle time; return whether there were any."""
         idle = [connection for connection in self if connection.idle_seconds >= EVICTABLE_SECONDS]
         idle.sort(key=lambda connection: connection.idle_seconds, reverse=True)
         for connection in idle[: max(min(EVICT_COUNT, len(idle) // EVICT_SHARE), 1)]:
-            connection.drain()  # when it is closed, `discard` accepts another
+            connection.drain()  # after the close, `discard` accepts another
         return bool(idle)
 
     def on_second(self) -> None:
-        """Accept again, and log shortages that have begun or ended; called once a second."""
+        """Accept again, and log begun and ended shortages; called once a second."""
         self._show_count()  # once more: see load_board_add
         self._follow_descriptors()
         if self._lane is not None:
@@ -294,7 +289,7 @@ class ConnectionLimit(set[OnLoop]):
             self._resume_accepting()
 
     def _follow_descriptors(self) -> None:
-        """Follow `ulimit -n`, which the app or prlimit(1) may have changed, unless the limit is set."""
+        """Follow `ulimit -n`, changed maybe by the app or prlimit(1), unless the limit is set."""
         chosen, threads, spool_files = self._asked
         count = chosen or default_limit(threads, spool_files or default_spool_files())
         if count != self.max_count and not chosen:

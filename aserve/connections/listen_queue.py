@@ -2,10 +2,10 @@
 
 Owns:     listen_queue; describe_listening, for a status.
 Thread:   any.
-Spec:     Linux, tcp_diag: of a listening socket tcpi_unacked is the accept queue, and tcpi_sacked its limit.
+Spec:     Linux, tcp_diag: of a listening socket tcpi_unacked is the accept queue, and tcpi_sacked the limit.
 Not here: accepting (acceptor.py, cparsers/lane_accept.c).
 
-For a unix socket, and on other systems, the kernel does not show them.
+For a unix socket, and on other systems, the kernel shows neither.
 """
 
 from __future__ import annotations
@@ -34,6 +34,6 @@ def listen_queue(listener: socket.socket) -> tuple[int, int] | None:
 
 
 def describe_listening(listeners: Iterable[Listener]) -> list[dict[str, Any]]:
-    """Return URL, queue length and limit of each listener for which the kernel shows them."""
+    """Return URL, queue length and limit of each listener, where known to the kernel."""
     found = ((listener, listen_queue(listener.socket)) for listener in listeners)
     return [{"url": listener.url, "queued": each[0], "limit": each[1]} for listener, each in found if each is not None]

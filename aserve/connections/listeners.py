@@ -1,9 +1,9 @@
 """Bind specs to listening sockets.
 
-Owns:     binding, taking given sockets, socket options that connections inherit.
-Thread:   event loop only, before it serves.
-Not here: the spec's grammar (settings/bind.py), addresses and their errors (addresses.py), which sockets systemd has
-          passed (core/systemd.py), accepting (acceptor.py, the lane).
+Owns:     binding, taking given sockets, socket options inherited by connections.
+Thread:   event loop only, before serving.
+Not here: the spec's grammar (settings/bind.py), addresses and their errors (addresses.py), the sockets of systemd (core/systemd.py), accepting
+          (acceptor.py, the lane).
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from ..core.systemd import passed_sockets
 from ..settings import PROXIED, Bind, EngineSettings, parse_bind
 from .addresses import binds_beside, is_loopback, is_v6_only, look_up, remedy, remove_stale
 
-# How much of a response the kernel takes before it can send it. Left to itself it takes 2.7 MiB for a client
-# on the loopback address that does not read, and the app makes as much before the server sees that the client is
-# behind. Measured 2026-11-22, clients on that address that read: 0.8 to 1.0 times the requests a CPU second for
-# bodies of 5 MB, no difference for 100 KB; with 128 KiB less.
+# The unsent octets of a response in the kernel. Without a limit the kernel takes 2.7 MiB for a client on the loopback address that does not read,
+# and the app makes as much before the server sees the client behind. Measured 2026-11-22, reading clients on that address: 0.8 to 1.0 times the
+# requests a CPU second for bodies of 5 MB, no difference for 100 KB; with 128 KiB less.
 UNSENT_BYTES = 1 << 18
 _NOTSENT_LOWAT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)
 
@@ -42,14 +41,14 @@ class Listener(NamedTuple):
     socket: socket.socket
     bind: Bind
     inode: tuple[int, int] | None = None  # of a unix socket's file: device and number
-    is_given: bool = False  # bound by another program, which may share it: closed here, but never shut down
+    is_given: bool = False  # bound by another program, maybe shared: closed here, but never shut down
     is_stats: bool = False  # each client gets statistics at once (features/metrics/stats.py)
-    is_http_stats: bool = False  # each request gets them
+    is_http_stats: bool = False  # each request gets the numbers
     is_agent: bool = False  # each client gets this host's share of the load at once (features/metrics/balance.py)
 
     @property
     def address(self) -> Address:
-        """(host, port), or the path of a unix socket; of an abstract one, its name after a NUL."""
+        """(host, port), or the path of a unix socket; of an abstract one, the name after a NUL."""
         if self.bind.kind == "unix":
             return self.bind.unix_address
         host, port = self.socket.getsockname()[:2]
@@ -58,9 +57,9 @@ class Listener(NamedTuple):
     @property
     def url(self) -> str:
         """
-        The listener's URL: for http and https in the form that a browser takes.
+        The listener's URL: for http and https in a browser's form.
 
-        For any other protocol, 0.0.0.0 stays 0.0.0.0: readers of the log must not take it for private.
+        For any other protocol, 0.0.0.0 stays 0.0.0.0: no reader of the log must take the bind for private.
         """
         if self.bind.kind == "unix":
             return str(self.bind)
@@ -83,11 +82,10 @@ class Listener(NamedTuple):
 
     def take_queued(self) -> list[Socket]:
         """
-        Stop listening; return the connections that are not accepted yet.
+        Stop listening; return the connections not accepted yet.
 
-        On a unix socket none is lost: later ones are refused. On TCP a connection
-        that comes within these few microseconds is reset. The connections of a given
-        socket are left to the other processes that have it, and none is returned.
+        On a unix socket none is lost: later ones are refused. On TCP a connection within these few microseconds is reset. The connections of a
+        given socket are left to the other processes, and none is returned.
         """
         if self.is_given:
             self.socket.close()
@@ -106,7 +104,7 @@ class Listener(NamedTuple):
                 break
         if self.bind.kind != "unix":
             with contextlib.suppress(OSError):  # elsewhere than on Linux a listening socket cannot be shut down
-                self.socket.shutdown(socket.SHUT_RDWR)  # a program forked in C may still hold it
+                self.socket.shutdown(socket.SHUT_RDWR)  # a program forked in C may still hold the socket
         self.socket.close()
         return queued
 
@@ -116,25 +114,25 @@ class Listener(NamedTuple):
         self.socket.close()
 
     def remove_file(self) -> None:
-        """Remove the file of a unix socket, unless another file has taken its place."""
+        """Remove the file of a unix socket, unless replaced by another file."""
         if self.inode is not None and self.inode == _inode(self.bind.path):
             try:
                 os.unlink(self.bind.path)
             except OSError:
-                pass  # no permission any more; the next server finds it stale, and reports that
+                pass  # no permission any more; the next server finds and reports a stale file
 
 
 class UnixRights(NamedTuple):
-    """Which users may connect to a unix socket: the rights of its file."""
+    """The users of a unix socket: the rights of the file."""
 
-    mode: int | None = 0o666  # None: what the umask leaves of 777
+    mode: int | None = 0o666  # None: 777 less the umask
     owner: str | None = None  # a name or a number; None: unchanged
     group: str | None = None
 
 
 def bind_listeners(config: EngineSettings, kept: Callable[[Bind], list[int]] = lambda bind: []) -> list[Listener]:
     """
-    Open the listeners that the settings name; see open_listeners. `kept`: returns descriptors of a bind that are bound already.
+    Open the listeners of the settings; see open_listeners. `kept`: returns descriptors already bound for a bind.
 
     Raises:
         BindError: an address could not be bound; then none is.
@@ -159,9 +157,9 @@ def open_listeners(
     beside: list[Bind] = [],  # noqa: B006
 ) -> list[Listener]:
     """
-    Bind all addresses, or none, and listen; warn of listeners that expose too much.
+    Bind all addresses, or none, and listen; warn of exposed listeners.
 
-    The kernel keeps as many as `backlog` connections waiting for accept. `beside`: further addresses of the configuration.
+    The kernel keeps up to `backlog` connections waiting for accept. `beside`: further addresses of the configuration.
 
     Raises:
         BindError: an address could not be bound; the earlier ones are closed again.
@@ -177,7 +175,7 @@ def open_listeners(
             else:
                 listeners += _open_tcp(bind, others)
         for listener in listeners:
-            listener.socket.listen(backlog)  # they have listened since they were bound: this only sets the length
+            listener.socket.listen(backlog)  # listening since the bind: this only sets the length
     except BaseException:
         for listener in listeners:
             listener.close()
@@ -188,7 +186,7 @@ def open_listeners(
 
 def warn_of_exposed(binds: Iterable[Bind]) -> None:
     """
-    Warn, without binding, of addresses whose listeners would expose too much; those of inherited sockets are not known.
+    Warn, without binding, of addresses of exposed listeners; those of inherited sockets are not known.
 
     Raises:
         BindError: a host is not found.
@@ -198,7 +196,7 @@ def warn_of_exposed(binds: Iterable[Bind]) -> None:
 
 def places_of(binds: Iterable[Bind]) -> list[tuple[Bind, str, str]]:
     """
-    Return the address and the URL of each listener on TCP that these binds would have, without binding.
+    Return the address and the URL of each listener on TCP for these binds, without binding.
 
     Raises:
         BindError: a host is not found.
@@ -229,9 +227,9 @@ def _url(bind: Bind, host: str, port: int) -> str:
 
 
 def limit_unsent(sock: Socket, most_bytes: int) -> None:
-    """Limit the octets that the kernel takes before it can send them; 0: its own limit (tcp(7), TCP_NOTSENT_LOWAT)."""
+    """Limit the unsent octets of the kernel; 0: the kernel's own limit (tcp(7), TCP_NOTSENT_LOWAT)."""
     if _NOTSENT_LOWAT is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
-        with contextlib.suppress(OSError):  # it is closed, or the kernel has no such option
+        with contextlib.suppress(OSError):  # a closed socket, or a kernel without the option
             sock.setsockopt(socket.IPPROTO_TCP, _NOTSENT_LOWAT, most_bytes)
 
 
@@ -247,14 +245,14 @@ def _open_tcp(bind: Bind, others: list[Bind]) -> list[Listener]:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6 and is_v6_only(address[0], bind, others):
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            limit_unsent(sock, UNSENT_BYTES)  # each connection inherits it
-            # With port 0 every family gets the port that the first one got.
+            limit_unsent(sock, UNSENT_BYTES)  # inherited by each connection
+            # With port 0 every family gets the port of the first one.
             sock.bind((address[0], port, *address[2:]))
             sock.listen()  # SO_REUSEADDR lets two programs bind, but only one listen: find out here
         except OSError as exc:
             sock.close()
             if exc.errno == errno.EADDRNOTAVAIL and listeners:
-                continue  # a name such as localhost with an IPv6 address that this machine lacks
+                continue  # a name such as localhost with an IPv6 address foreign to this machine
             for listener in listeners:
                 listener.close()
             raise BindError(f"cannot listen on {bind}: {remedy(exc, bind, others)}") from None
@@ -270,9 +268,9 @@ def _open_unix(bind: Bind, rights: UnixRights, others: list[Bind]) -> Listener:
     remove_stale(bind, others)
     listener = _bind_unix(bind, others)
     try:
-        # No client can connect before listen(), so the mode that the file has till then never has an effect.
+        # No client can connect before listen(), so the mode of the file till then never has an effect.
         _set_rights(bind, rights)
-        listener.socket.listen()  # now, or another program would take the file for that of a dead server
+        listener.socket.listen()  # now, or another program would take the file for a dead server's
     except BaseException:
         listener.close()
         raise
@@ -329,14 +327,14 @@ def _given_fds(bind: Bind) -> list[int]:
 
 def _open_given(fd: int, bind: Bind) -> Listener:
     """
-    Listen on a socket that another program has bound.
+    Listen on a socket bound by another program.
 
-    Use a copy, which is closed in the end: the descriptor stays open for a server that is started
-    after this one. Other programs share the socket: it is not shut down, nor is its file removed.
+    Use a copy, closed in the end: the descriptor stays open for a later server. Other programs share the socket: neither shut the socket down, nor
+    remove the file.
     """
     sock = _copy_socket(fd, bind)
     try:
-        os.set_inheritable(fd, False)  # sd_listen_fds(3): programs that the app starts do not need it
+        os.set_inheritable(fd, False)  # sd_listen_fds(3): programs of the app do not need the socket
         place = _place_of(sock, bind)
         limit_unsent(sock, UNSENT_BYTES)
         sock.listen()
@@ -366,13 +364,13 @@ def _copy_socket(fd: int, bind: Bind) -> Socket:
 
 
 def _place_of(sock: Socket, bind: Bind) -> Bind:
-    """Return the bind with the address that its socket has."""
+    """Return the bind with the address of the socket."""
     if sock.type != socket.SOCK_STREAM:
         raise BindError(f"cannot listen on {bind}: it is not a stream socket; a socket unit says ListenStream=")
     try:
         sock.getpeername()
     except OSError:
-        pass  # not connected, as it should
+        pass  # not connected, as is right
     else:
         raise BindError(f"cannot listen on {bind}: it is one connection; a socket unit says Accept=no")
     address = sock.getsockname()

@@ -1,10 +1,9 @@
-"""The load of the processes that share a listener, so that the one with the least to do accepts.
+"""The load of the processes with a common listener: the process with the least to do accepts.
 
-Owns:     LoadBoard, one process's view of the board: its own word, and how many connections it should accept now; Load,
-          the content of a word.
+Owns:     LoadBoard, one process's view of the board: the process's word, and the number of connections to accept now; Load, the content of a word.
 Thread:   event loop; `end` also a worker's.
-Not here: the rules (cparsers/load_board.h); the callers (acceptor.py, cparsers/lane_accept.c); the memory, which the
-          caller gives, and all of the processes share.
+Not here: the rules (cparsers/load_board.h); the callers (acceptor.py, cparsers/lane_accept.c); the memory, from the caller and common to all of the
+          processes.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from ..core.named_tuple import NamedTuple
 from .shared_memory import pointer_to
 
 NOBODY = (1 << 64) - 1  # the word of a process that accepts no more, or does not exist
-# For how long a listener is left to processes that have less to do. The lane's time is the same.
+# The time of a listener left to processes with less to do. The lane's time is the same.
 REST_SECONDS = 0.001
 
 _CONN, _REQUEST, _TURN = lib.LOAD_CONN_SHIFT, lib.LOAD_REQUEST_SHIFT, lib.LOAD_TURN_SHIFT
@@ -24,15 +23,15 @@ _COUNT_MASK = (1 << lib.LOAD_COUNT_BITS) - 1
 
 
 class Load(NamedTuple):
-    """The load of one process, as its word shows it."""
+    """The load of one process, by the process's word."""
 
     connections: int  # open
-    requests: int  # that run or wait for a worker
+    requests: int  # running, or waiting for a worker
     turns: int  # connections accepted so far, or passed up; modulo 2**24
 
     @classmethod
     def of(cls, word: int) -> Load | None:
-        """Decode a word; None: it is NOBODY."""
+        """Decode a word; None: NOBODY."""
         if word == NOBODY:
             return None
         return cls(
@@ -44,10 +43,10 @@ class Load(NamedTuple):
 
 class LoadBoard:
     """
-    One process's place among those that share its listeners.
+    One process's place among those with the same listeners.
 
-    `words` is shared by all of them, a memoryview of format "Q"; process `index` of `count` has words[first + index * stride].
-    The process that makes the memory fills it with NOBODY, and writes NOBODY in place of a process that has died.
+    `words` is shared by all of them, a memoryview of format "Q"; process `index` of `count` has words[first + index * stride]. The process that
+    makes the memory fills it with NOBODY, and writes NOBODY in place of a dead process.
     """
 
     def __init__(self, words: memoryview, index: int, count: int, *, stride: int = 1, first: int = 0) -> None:
@@ -65,7 +64,7 @@ class LoadBoard:
         self._exchanges: dict[int, None] = {}  # by id(): exchanges outside of the lane
 
     def open(self, threads: int) -> None:
-        """Show this process from now on; it runs at most `threads` requests at once."""
+        """Show this process from now on, with room for `threads` requests at once."""
         self.struct.threads = threads
         self.struct.own = self.struct.is_left = 0
         self._turns = self._turns_and_connections = 0
@@ -77,19 +76,19 @@ class LoadBoard:
         self.struct.count = min(count, self._most)
 
     def leave(self) -> None:
-        """Take this process off the board: it accepts no more. Repeat it until all is over; see load_board.h."""
+        """Take this process off the board: no more accepts. Repeat until all is over; see load_board.h."""
         lib.load_board_leave(self.struct)
 
     def quota(self) -> int:
-        """Return how many connections to accept now; 0: leave them to other processes for REST_SECONDS."""
+        """Return the number of connections to accept now; 0: leave them to other processes for REST_SECONDS."""
         return lib.load_board_quota(self.struct)
 
     def is_due(self) -> bool:
-        """Whether the quota is more than 0 by now, for an acceptor that rests."""
+        """Whether the quota is more than 0 by now, for a resting acceptor."""
         return bool(lib.load_board_is_due(self.struct))
 
     def free_threads(self) -> list[tuple[int, int]]:
-        """Return the other processes with fewer requests than threads: the place and the word of each."""
+        """Return the processes with fewer requests than threads, but for this one: the place and the word of each."""
         words, struct = self._words, self.struct
         step = struct.stride
         first = self._place - struct.index * step
@@ -100,7 +99,7 @@ class LoadBoard:
     # Outside of the lane, whose C counts by itself. No call into C: each releases the GIL.
 
     def count_turn(self) -> None:
-        """Count a connection that was accepted."""
+        """Count an accepted connection."""
         self._turns += 1
 
     def set_connections(self, count: int) -> None:
@@ -109,12 +108,11 @@ class LoadBoard:
         self._show()
 
     def begin(self, exchange: object) -> None:
-        """Count an exchange: it runs or waits from now on."""
+        """Count an exchange: from now on running or waiting."""
         self._exchanges[id(exchange)] = None
         self._show()
 
     def end(self, exchange: object) -> None:
-        """Stop counting an exchange: it has ended."""
         self._exchanges.pop(id(exchange), None)
         self._show()
 

@@ -1,8 +1,8 @@
-"""The budgets of one server: memory, disk and descriptors for its large bodies, by its settings and by the free space.
+"""The budgets of one server: memory, disk and descriptors for large bodies, by the settings and by the free space.
 
-Owns:     Budgets; the default limits, which follow the machine's each second; the log lines when the disk has no room for bodies.
-Thread:   made and looked at on the event loop; its parts are used by any thread.
-Not here: counting, and logging that a budget is used up (core/budgets.py); the values (settings/table.py).
+Owns:     Budgets; the default limits, adapted to the machine each second; the log lines when the disk has no room for bodies.
+Thread:   made and looked at on the event loop; the parts are used by any thread.
+Not here: counting, and the log line of a full budget (core/budgets.py); the values (settings/table.py).
 """
 
 from __future__ import annotations
@@ -19,19 +19,17 @@ logger = logging.getLogger("aserve")
 
 # The share of RLIMIT_NOFILE (1/4) for temporary files and files being sent: connections and the app get the rest. Guess.
 SPOOL_FILES_SHARE = 4
-# Shares (1/2, 1/4) of the free space in the folder of temporary files. A body without room is refused, a response
-# waits for its client: so bodies get twice as much, and a quarter is left for the app and other programs. Guess.
+# Shares (1/2, 1/4) of the free space in the folder of temporary files. A body without room is refused, a response waits for the client: so bodies
+# get twice as much, and a quarter is left for the app and other programs. Guess.
 BODY_DISK_SHARE, RESPONSE_DISK_SHARE = 2, 4
 
 
 class Budgets:
-    """The budgets of one server."""
-
     def __init__(self, config: EngineSettings) -> None:
         self.memory = MemoryBudget(config.response_memory_bytes)
         count = config.spool_files or default_spool_files()
         self.files = Budget(count, *_texts_of_files(count))
-        # Bodies in memory that are sent by a descriptor each; further ones are sent by the transport. Guess.
+        # Bodies in memory with a descriptor each; further ones are sent by the transport. Guess.
         self.watched = Budget(max(count // 4, 1))
         self._config, self._lack = config, Incident()
         folder = self._folder = temporary_folder()
@@ -58,11 +56,11 @@ class Budgets:
             "aserve-response-",
             folder,
         )
-        self.lacks_room = False  # on the disk, for a request body that exceeds --body-memory
+        self.lacks_room = False  # on the disk, for a request body above --body-memory
         self._measure()
 
     def look(self) -> None:
-        """Look at the free space; log when request bodies find no room, and when they do again."""
+        """Look at the free space; log the begin and the end of a lack of room for request bodies."""
         free_bytes, config = self._measure(), self._config
         needs_files = config.body != "stream" and config.body_memory_bytes < config.max_body_bytes
         self.lacks_room = needs_files and min(self.bodies.octets.limit, free_bytes) <= config.body_memory_bytes
@@ -75,7 +73,7 @@ class Budgets:
             logger.warning("there is room for request bodies in %s again", self._folder)
 
     def _measure(self) -> int:
-        """Set the limits that are shares of the free space; return that, as far as it can be used."""
+        """Set the limits by shares of the free space; return the usable free space."""
         free_bytes, config = _free_bytes(self._folder), self._config
         whole = UNLIMITED  # without a folder making a file fails, and the log has the reason
         if free_bytes is not None:
@@ -87,7 +85,7 @@ class Budgets:
         return free_bytes or 0
 
     def on_second(self) -> None:
-        """Look at the free space, and log which budgets have room again; called once a second."""
+        """Look at the free space, and log budgets with room again; called once a second."""
         self.look()
         if not self._config.spool_files and (count := default_spool_files()) != self.files.limit:
             self.files.change_limit(count, *_texts_of_files(count))
@@ -99,7 +97,7 @@ class Budgets:
 
     @property
     def response_memory_bytes(self) -> int:
-        """Octets of large response bodies that wait in memory."""
+        """Octets of large response bodies waiting in memory."""
         return self.memory.count
 
     @property

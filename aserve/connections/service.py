@@ -1,6 +1,6 @@
-"""The objects that all connections of one listener share.
+"""The common objects of all connections of one listener.
 
-Owns:     Service; ServiceContext, which the services of a server share; both hold references and little else.
+Owns:     Service; ServiceContext, common to the services of a server; both hold references and little else.
 Thread:   built on the event loop; read on both sides.
 """
 
@@ -32,7 +32,7 @@ from .server_budgets import Budgets
 
 
 class ServiceContext(NamedTuple):
-    """The objects that the connections of all listeners of a server share."""
+    """The common objects of the connections of all listeners of a server."""
 
     config: EngineSettings
     loop: asyncio.AbstractEventLoop
@@ -47,13 +47,11 @@ class ServiceContext(NamedTuple):
     times_requests: bool = False  # requests get the times of their arrival and beginning: Exchange.arrived_at
     sees_responses: bool = False  # a wrapper in front of the app needs the Response of each exchange
     deadlines: Deadlines | None = None  # with --request-timeout
-    contexts: Mapping[str, NewContext] = (
-        NO_CONTEXTS  # of TLS, for clients that offer one of these ALPN names and no other
-    )
+    contexts: Mapping[str, NewContext] = NO_CONTEXTS  # of TLS, for clients with one of these ALPN names alone
 
 
 class Service:
-    """The objects that all connections of one listener share."""
+    """The common objects of all connections of one listener."""
 
     def __init__(
         self,
@@ -76,7 +74,7 @@ class Service:
         self._tls_bases: dict[tuple[str, ...], Environ] = {}  # by version and cipher suite: few
         self.keeps_terms = any(step.keeps_term for step in gateway.before)  # of connections
         self.wrap = wrap  # wraps a connection in TLS; None: there is no TLS
-        self.carriers = carriers  # what is none of these is HTTP/1.x
+        self.carriers = carriers  # without an entry: HTTP/1.x
         self.identify = identify  # finds out whether a connection's peer is trusted; None: not asked for each
         # Copies of the context's attributes, for quick access.
         self.config, self.loop, self.executor = context.config, context.loop, context.executor
@@ -88,7 +86,7 @@ class Service:
         path = context.config.healthcheck_path
         self.health_paths = HealthPaths(path) if path is not None else None  # None: all requests are for the app
         self.request_count = 0  # requests for the app on the event loop, since the start
-        # Exchanges that a worker runs, though their connections are lost. The code that ends one takes it out.
+        # Exchanges of lost connections, still with a worker. The code at the end of each takes it out.
         self.lost: set[Exchange] = set()
         self.tells_wire = wire_log.is_told()  # --log-level debug: log events of connections
         self.is_draining = False
@@ -107,7 +105,7 @@ class Service:
         return base
 
     def begin(self, exchange: Exchange) -> None:
-        """Count a request on the event loop that a worker will run; from now on the table of running requests has it."""
+        """Count a request on the event loop for a worker; from now on the table of running requests has an entry."""
         self.request_count += 1
         if self.in_flight is not None:
             self.in_flight.begin(exchange)
@@ -115,7 +113,7 @@ class Service:
             exchange.arrived_at = time.monotonic()
 
     def end_lost(self, exchange: Exchange) -> None:
-        """Log an exchange of `lost`, which its worker will not end; do nothing if it is not in `lost`, or not any more."""
+        """Log an exchange of `lost` that no worker will end; do nothing if `lost` has no such exchange any more."""
         try:
             self.lost.remove(exchange)
         except KeyError:
@@ -126,14 +124,14 @@ class Service:
             self.ends.write(exchange)
 
     def log_cut(self) -> None:
-        """Log exchanges that have not ended, though the server has: their workers are left behind."""
+        """Log exchanges without an end after the server's end, of workers left behind."""
         for exchange in self.lost.copy():
             if exchange.end == ANSWERED:
                 exchange.end = CUT
             self.end_lost(exchange)
 
     def warning(self) -> str:
-        """Return why a balancer should send its requests to another server; empty: no reason."""
+        """Return why a balancer should send requests to another server; empty: no reason."""
         if self.is_draining and not self.is_replaced:
             return "draining"
         if self.why_unready:

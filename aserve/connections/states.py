@@ -1,7 +1,6 @@
 """The states of a connection, and every transition between them.
 
-Owns:     State, Event, TRANSITIONS. The transitions are in this file;
-          their causes are in wire_loop.py, inbox.py and outbox.py.
+Owns:     State, Event, TRANSITIONS. The transitions are in this file; the causes are in wire_loop.py, inbox.py and outbox.py.
 Spec:     RFC 9112 section 9.
 """
 
@@ -11,34 +10,32 @@ import enum
 
 
 class State(enum.IntEnum):
-    """The state of a connection; from RUNNING on it expects no new request."""
+    """The state of a connection; from RUNNING on no new request is expected."""
 
-    NEW = 0  # waiting for its first request
+    NEW = 0  # waiting for the first request
     IDLE = 1  # waiting for another
     RECEIVING = 2  # a request has begun
-    RUNNING = 3  # an exchange is with the app; the worker may end it without the loop
-    LOOP_ENDS = 4  # the same, but only the loop may end it: more came in, or the connection has to close
+    RUNNING = 3  # an exchange is with the app; the worker may end the exchange without the loop
+    LOOP_ENDS = 4  # the same, with the end left to the loop: more came in, or the connection has to close
     LINGERING = 5  # the last response is out; further octets of the client are read and dropped
-    CLOSING = 6  # the transport sends what it holds, then closes
+    CLOSING = 6  # the transport sends the rest, then closes
     CLOSED = 7
-    DETACHED = (
-        8  # it goes on elsewhere: on the fast path, or in another server, and the transport closes; or as a WebSocket
-    )
+    DETACHED = 8  # gone elsewhere: to the fast path, or to another server, and the transport closes; or a WebSocket
 
 
 class Event(enum.IntEnum):
     """A cause of a transition."""
 
-    BEGIN = 0  # octets of a request that is not complete
+    BEGIN = 0  # octets of an incomplete request
     REQUEST = 1  # an exchange goes to the app
     TAKE_COMPLETION = 2  # see State.LOOP_ENDS
     DONE = 3  # the response is out, the connection stays open
     LINGER = 4  # the response is out, the connection closes, but the client may still send
     CLOSE = 5
     LOST = 6
-    ADOPT = 7  # a connection comes from the fast path, its exchange with the app
-    DETACH = 8  # its descriptor goes elsewhere, or its transport
-    KEPT = 9  # it comes from another server, and has carried requests there
+    ADOPT = 7  # a connection comes from the fast path, with an exchange in the app
+    DETACH = 8  # the descriptor goes elsewhere, or the transport
+    KEPT = 9  # a connection comes from another server, with requests behind it
 
 
 _S, _E = State, Event

@@ -1,8 +1,8 @@
-"""Responses that are sent in pieces: a request whose response moves is not slow.
+"""Responses in pieces: a request with a moving response is not slow.
 
 Owns:     note_stream.
 Thread:   event loop only.
-Not here: reports of slow requests (features/slow_requests/watch.py, lifecycle/advice.py); how fast a client reads (data_rate.py).
+Not here: reports of slow requests (features/slow_requests/watch.py, lifecycle/advice.py); the speed of a client (data_rate.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def note_stream(exchange: Exchange, in_flight: InFlight | None) -> None:
     """
     Record whether the response of an exchange has grown since the last call, for reports of long requests.
 
-    An event stream waits for events: it counts as growing as long as it is open.
+    An event stream waits for events: an open stream counts as growing.
     """
     response = exchange.response
     if response is None or not response.head_is_out or response.is_full:

@@ -2,7 +2,7 @@
 
 Owns:     the logger aserve.wire.
 Thread:   any.
-Not here: requests and their results (features/wire_log.py); states of the event loop's wire (states.py), which wire_loop.py logs.
+Not here: requests and their results (features/wire_log.py); states of the event loop's wire (states.py), logged by wire_loop.py.
 
 The level is read once, when a server starts: without debug nothing is logged, and a change of state costs the test of an attribute.
 """
