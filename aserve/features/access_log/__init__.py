@@ -1,8 +1,8 @@
-"""The access log: a line for each request, however it ended, formatted and written after the response.
+"""The access log: a line for each request, after any end, formatted and written after the response.
 
 Owns:     AccessLogging, the extension.
 Thread:   see Extension.
-Not here: the log (log.py), which takes 0.5 MB of a process with its imports.
+Not here: the log (log.py), with imports 0.5 MB of a process.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class AccessLogging(Extension[AccessLogSettings]):
     log: AccessLog  # from `start` on
 
     def prepare(self) -> contextlib.AbstractContextManager[object]:
-        """Open each named pipe, and wait for its reader, once before any worker starts; workers then need not wait."""
+        """Open each named pipe, and wait for a reader, once before any worker starts; workers then need not wait."""
         readers = contextlib.ExitStack()
         for name in (self._config.access_log or "", *self._config.access_log_copy):
             readers.enter_context(awaited_reader(name))
         return readers
 
     def on_life(self, event: Life, context: LifeContext) -> None:
-        """Write the lines of requests that ended with a worker process; --check warns of files that a start could not open."""
+        """Write the lines of requests lost with a worker process; --check warns of files closed to a start."""
         if event not in (Life.CHECKS, Life.STARTS, Life.RELOADS, Life.DIED):
             return
         # Import at the start: --user may not be able to read the file, and when a worker dies another version may be installed.

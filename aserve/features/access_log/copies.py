@@ -1,7 +1,7 @@
-"""One log in several places: --access-log and its --access-log-copy.
+"""One log in several places: --access-log and --access-log-copy.
 
-Owns:     CopiedTarget; open_targets, which opens all places; files_of, those that are files; unwritable, those that this user could not open.
-Thread:   the one that flushes the log, one at a time (log.py).
+Owns:     CopiedTarget; open_targets, for all places; files_of, the files among them; unwritable, the files closed to this user.
+Thread:   the thread of the flush, one at a time (log.py).
 Not here: each place (core/log_target.py), the lines (log.py).
 
 A place that takes no lines keeps the others from none.
@@ -17,14 +17,14 @@ from ...core.log_target import LOGGER, SYSLOG, Target, open_target
 
 
 class CopiedTarget:
-    """Several targets that get the same lines."""
+    """Several targets with the same lines."""
 
     def __init__(self, targets: Sequence[Target]) -> None:
         self._targets = targets
         self.why_in_part = ""
 
     def write(self, lines: str) -> int:
-        """See Target.write; what is lost in one place counts as lost, and the most of several."""
+        """See Target.write; a line lost in one place counts as lost, and the most of several."""
         most, first_fault = 0, None
         for target in self._targets:
             try:
@@ -63,7 +63,7 @@ def open_targets(names: Sequence[str], is_patient: bool = True) -> Target:
     Raises:
         OSError, ValueError: one cannot be opened.
     """
-    with contextlib.ExitStack() as opened:  # closes them if another cannot be opened
+    with contextlib.ExitStack() as opened:  # closes opened ones if another cannot be opened
         targets: list[Target] = [
             opened.enter_context(contextlib.closing(open_target(name, is_patient))) for name in names
         ]
@@ -77,7 +77,7 @@ def files_of(names: Sequence[str]) -> list[str]:
 
 
 def unwritable(names: Sequence[str]) -> list[str]:
-    """Return the files among these places that this user may not write to, or may not make."""
+    """Return the files among these places closed to this user's writes."""
     return [
         name
         for name in files_of(names)

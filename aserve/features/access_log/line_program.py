@@ -1,7 +1,7 @@
-"""Compiles a format of the access log for native/lines.c, with the callbacks that it needs.
+"""Compiles a format of the access log for native/lines.c, with the callbacks.
 
-Owns:     KINDS, the values that native/lines.c can show; `new_program`, which compiles a format that has no other values.
-Thread:   `new_program` the event loop; its callbacks any worker: they keep no state.
+Owns:     KINDS, the values known to native/lines.c; `new_program`, the compiler of a format of such values alone.
+Thread:   `new_program` the event loop; the callbacks any worker: they keep no state.
 Not here: formatting in C (native/lines.h), and in Python for all other formats (log_format.py).
 """
 
@@ -33,13 +33,14 @@ KINDS = [
     "proto", "version", "addr", "client", "status", "status_or_none", "size", "size_or_dash", "end", "secs", "msecs", "micros", "duration", "queue_wait",
     "thread",
 ]  # fmt: skip
-_MOST_NAMES = 30  # variables that native/lines.c can look up, less its own
-# A value: its kind; a variable's name, or the index of a text of the second; the text before it; whether that text is a JSON name, left
-# out together with an empty value.
+_MOST_NAMES = 30  # the most variables for native/lines.c to look up, less the lines' own
+# A value: the kind; a variable's name, or the index of a text of the second; the text in front; whether that text is a JSON name, left out together
+# with an empty value.
 Piece = tuple[int, Union[str, int], bytes, bool]
-# When a second begins and ends, by time.monotonic(); its texts, such as the time of day.
+# The begin and the end of a second, by time.monotonic(); the second's texts, such as the time of day.
 Second = tuple[float, float, tuple[bytes, ...]]
-# The values of a line; whether they are escaped as in JSON; whether its second is the one of the request's beginning; the callbacks for a second's texts, and for a thread's name.
+# The values of a line; whether they are escaped as in JSON; whether the second is the one of the request's beginning; the callbacks for a second's
+# texts, and for a thread's name.
 Program = tuple[tuple[Piece, ...], bool, bool, Callable[[float], Second], Callable[[int], bytes]]
 
 _OF_SECOND = {"ltime", "[ltime]", "ctime", "time", "epoch", "start.time", "start.ltime", "start.ctime"}
@@ -60,13 +61,13 @@ _JSON_KINDS = {
 _ARGUMENTS = {"request_id": "HTTP_X_REQUEST_ID", "user": "REMOTE_USER"}
 # The fields of proxies are not always in the vars when a line is made: see native/taken.h.
 _TOLD = ("HTTP_FORWARDED", "HTTP_X_FORWARDED", "HTTP_X_REAL_IP")
-# A text; or a value's kind, the variable that it needs, and its name in JSON.
+# A text; or a value's kind, the variable needed, and the name in JSON.
 _Part = Union[str, tuple[str, Union[str, int], Optional[str]]]
 
 
 def new_program(text: str, epoch: Callable[[], float], worker: int | None = None) -> Program | None:
     """
-    Return the program of a format; None: native/lines.c cannot show one of its values.
+    Return the program of a format; None: a value is unknown to native/lines.c.
 
     `text`, `worker`: see LineFormat; `epoch`: returns the seconds between the Unix epoch and time.monotonic()'s zero.
     """
@@ -174,7 +175,7 @@ _NOBODY = Record("", False, "-", 0, 0, "", 0.0, Times(0.0, 0.0, 0.0, 0))
 
 
 def _of_second(name: str, at: float, show: Callable[[Value], str]) -> str:
-    process = Process()  # not shared: its caches are for one thread
+    process = Process()  # not shared: the caches are for one thread
     if name == _ISO:
         return process.iso_time(at).partition(".")[0]
     value = END_GETTERS[name](process, _NOBODY._replace(at=at))

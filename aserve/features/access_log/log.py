@@ -1,10 +1,9 @@
-"""The access log: a line for each request, however it ended, formatted and written after the response.
+"""The access log: a line for each request, after any end, formatted and written after the response.
 
-Owns:     the lines that wait to be written; --access-log-skip; messages about lost lines;
-          the lines of a worker process that has died.
-Thread:   `write` the thread that reports ends (core/ends.py); `write_refused`, `on_second`, `reopen` on the event loop.
-          `append_unanswered` in the supervisor.
-Not here: the content of a line (log_format.py), its target (core/log_target.py); when requests end (connections/connection.py,
+Owns:     the lines waiting for a write; --access-log-skip; messages about lost lines; the lines of a dead worker process.
+Thread:   `write` the thread of the ends' report (core/ends.py); `write_refused`, `on_second`, `reopen` on the event loop. `append_unanswered` in
+          the supervisor.
+Not here: the content of a line (log_format.py), the target (core/log_target.py); the ends of requests (connections/connection.py,
           connections/loop/wire_loop.py); error logs (logging).
 
 A line costs 0.6 us alone, and 0.2 us among 64, if an equal request came in this second (2026-11-23, CPython 3.11).
@@ -65,7 +64,7 @@ class AccessLog:
             shown = " or ".join(map(repr, [name, *copies]))
             raise BindError(f"cannot write the access log {shown}: {_why(exc)}; see --access-log") from None
         self._format = LineFormat(line_format, worker)
-        # The format as native/lines.c takes it; None: Python makes all lines.
+        # The format for native/lines.c; None: Python makes all lines.
         self.program = None if skip else new_program(line_format, lambda: self._epoch, worker)
         self.wants_times = self._format.wants_times  # see Service.times_requests
         self.wants_ids = self._format.wants_id
@@ -89,7 +88,7 @@ class AccessLog:
         )
 
     def _set_clock(self) -> None:
-        """Note the offset from time.monotonic() to the time of day, so that a request costs one clock read."""
+        """Note the offset from time.monotonic() to the time of day: a request then costs one clock read."""
         self._epoch = _time() - _monotonic()
 
     def write(self, ended: Sequence[Ended]) -> None:
@@ -111,7 +110,7 @@ class AccessLog:
             self._flush()
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
-        """Format the line of a request that was refused, or that the app has not answered in time."""
+        """Format the line of a refused request, or of a request without an answer in time."""
         known = exchange or Exchange("", 0)
         addr, end = (known.client or connection).remote_addr, REFUSED if known.end == ANSWERED else known.end
         times = known.arrived_at, known.began_at, 0.0, _monotonic()
@@ -120,7 +119,6 @@ class AccessLog:
         )
 
     def flush(self) -> None:
-        """Write the lines that wait."""
         with self._flushing:
             self._flush()
 
@@ -164,7 +162,7 @@ class AccessLog:
         )
 
     def _put(self, lines: str) -> None:
-        """Write lines; drop and count those that cannot be written: a full disk or a closed pipe must not stop the service."""
+        """Write lines; drop and count unwritable lines: a full disk or a closed pipe must not stop the service."""
         try:
             lost = self._target.write(lines)
             why = self._target.why_in_part
@@ -192,7 +190,7 @@ class AccessLog:
 
 def append_unanswered(config: EngineSettings, requests: Iterable[tuple[float, str]], worker: int, pid: int) -> None:
     """
-    Add a line for each request that a worker process was serving when it died: its seconds so far, and "METHOD target", escaped.
+    Add a line for each request in a worker process at the process's death: the seconds so far, and "METHOD target", escaped.
 
     Do not wait for the reader of a named pipe.
     """
@@ -222,7 +220,7 @@ def log_files(config: AccessLogSettings) -> list[str]:
 
 
 def warn_of_unwritable(config: AccessLogSettings) -> None:
-    """Log the files that a start could not open; root gives those of its own to the user that it becomes."""
+    """Log the files closed to a start; root gives root's own to the user of the process."""
     for name in unwritable(log_files(config)):
         if config.user is not None and can_give(name):
             continue

@@ -1,9 +1,9 @@
-"""Formats a line of the access log from a request's record, escaped so that no client can forge a line.
+"""Formats a line of the access log from a request's record, escaped against forged lines.
 
-Owns:     LineFormat: a format compiled into a text with gaps, and the columns that fill them; escaping.
-Thread:   the one that flushes the log, one at a time (log.py).
+Owns:     LineFormat: a format compiled into a text with gaps, and the columns for the gaps; escaping.
+Thread:   the thread of the flush, one at a time (log.py).
 Spec:     Apache's mod_log_config (combined, common); RFC 8259 (json).
-Not here: the values (log_values.py), their spelling in a format (log_line.py); when lines are made, and their target (log.py).
+Not here: the values (log_values.py), their spelling in a format (log_line.py); the times of lines, and their target (log.py).
 
 Many requests are equal, so two things are cached: the lines of this second, and the values taken from field sections.
 """
@@ -48,7 +48,7 @@ _KNOWN_SIZE = 2048
 _key_of = attrgetter("vars", "status", "size", "end", "addr")  # of an Ended: all that a line depends on but the time
 LineKey = tuple[str, int, int, str, str]
 _CREDENTIALS = "AUTHORIZATION\0"  # the end of a variable's name
-# The indexes of values that need no escaping in `_new_line`; the values of columns follow.
+# The indexes of values without a need of escaping in `_new_line`; the values of columns follow.
 _PLACES = {"addr": 0, "status": 1, "size": 2, "rsize": 2, "end": 3, "ltime": 4, "size_or_dash": 5}
 _COLUMNS_AT = 6
 # Longer values are cut: 8190 is the longest request line by default, and a line must end somewhere.
@@ -58,7 +58,7 @@ Show = Callable[[Value], str]
 
 
 class Column(NamedTuple):
-    """A value of a line: how to find it, and how to show it."""
+    """A value of a line: the way to find and to show the value."""
 
     kind: str  # OF_END, OF_REQUEST or OF_FIELDS
     get: Callable[..., Value]
@@ -68,18 +68,18 @@ class Column(NamedTuple):
 _FINDERS: dict[str, Callable[[Atom], Callable[..., Value]]] = {
     OF_END: end_getter, OF_REQUEST: request_getter, OF_FIELDS: field_getter,
 }  # fmt: skip
-Piece = Union[str, int, Column]  # text; a value by its place in _PLACES; any other value
+Piece = Union[str, int, Column]  # text; a value by the index in _PLACES; any further value
 
 
 class LineFormat:
-    """A compiled format, which formats lines; one thread at a time."""
+    """A compiled format; one thread at a time."""
 
     def __init__(self, text: str, worker: int | None = None, pid: int | None = None) -> None:
         """`text`: --access-log-format; `worker`, `pid`: see Process."""
         self._process = Process(worker, pid)
         self._second, self._stamp = 0.0, ""
         self._lines: dict[LineKey, str] = {}  # of this second
-        self._fields: dict[str, list[str]] = {}  # by field section: its values in the line
+        self._fields: dict[str, list[str]] = {}  # by field section: the section's values in the line
         atoms = [] if text == JSON else parse_line_format(NAMED.get(text, text))
         names = {atom.name for atom in atoms if isinstance(atom, Atom)}
         self.wants_times = text == JSON or not names.isdisjoint(TIMED)  # see Service.times_requests
@@ -158,13 +158,13 @@ class LineFormat:
 
 
 def _one_of(places: list[int]) -> Callable[[Any], Any]:
-    """Return an itemgetter that returns a tuple for one place, or none, too."""
+    """Return an itemgetter with a tuple also for one place, or none."""
     return lambda values: tuple([values[place] for place in places])
 
 
 def _keep(known: dict[Any, Any], key: object, value: object) -> None:
     if len(known) >= _KNOWN_MAX:
-        known.clear()  # full: those still in use are added again
+        known.clear()  # full: present ones are added again
     known[key] = value
 
 
@@ -185,7 +185,7 @@ def _text_pieces(parts: Iterable[str | Atom], show: Show) -> Iterator[Piece]:
 
 
 def escape_of(text: str) -> Callable[[str], str]:
-    """Return the function that escapes the values of a format."""
+    """Return the escaping function for the values of a format."""
     return _escape_json if is_json(text) else escape
 
 
@@ -195,7 +195,7 @@ def is_json(text: str) -> bool:
 
 
 def show_text(escape: Callable[[str], str], value: Value) -> str:
-    """Return a value as text for a line that is not JSON."""
+    """Return a value as text for a line outside JSON."""
     if type(value) is str:
         return escape(value[:MAX_VALUE])
     if type(value) is float:
@@ -214,7 +214,7 @@ def _json_pieces() -> Iterator[Piece]:
 
 
 def show_json(name: str, value: Value) -> str:
-    """Return a JSON name and value, with a comma before them; "" for no value."""
+    """Return a JSON name and value, with a comma in front; "" for no value."""
     if type(value) is str:
         return f', "{name}": {_encode_json(_decode(value[:MAX_VALUE]))}' if value else ""
     return "" if value is None else f', "{name}": {value}'
@@ -228,7 +228,7 @@ def _escape_json(text: str) -> str:
 
 
 def _decode(text: str) -> str:
-    """Decode octets, given as latin-1: as UTF-8 if they are valid UTF-8."""
+    """Decode octets, given as latin-1: as UTF-8 if valid."""
     if text.isascii():
         return text
     try:

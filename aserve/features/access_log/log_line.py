@@ -14,7 +14,7 @@ from ...core.named_tuple import NamedTuple
 from ...core.near_names import near_names
 from ...core.patterns import lazy_pattern
 
-# The named formats. log_format.py has the one of JSON, which is no text with placeholders.
+# The named formats. The JSON format, without text and placeholders, is in log_format.py.
 COMMON = '%(h)s %(l)s %(u)s [%(ltime)s] "%(r)s" %(s)s %(b)s'
 # uWSGI's own lines, without its log-format.
 UWSGI_LINES = (
@@ -60,7 +60,7 @@ _MAX_STARS = 4
 
 
 class Atom(NamedTuple):
-    """A value in a format: its name; `argument`: which `field`, `response_field` or `variable`."""
+    """A value in a format: the name; `argument`: the `field`, `response_field` or `variable`."""
 
     name: str
     argument: str = ""
@@ -126,7 +126,7 @@ def parse_skip(text: str) -> Skip:
     Parse `PATH [STATUS]`.
 
     Raises:
-        ValueError: the text is not of that form.
+        ValueError: the text has another form.
     """
     path, *statuses = text.split()
     if not path.startswith(("/", "*")) or len(statuses) > 1:

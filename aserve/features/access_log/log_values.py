@@ -1,7 +1,7 @@
-"""The values that a line of the access log can show, and the record that holds them.
+"""The values of a line in the access log, and the record behind them.
 
 Owns:     Record, the facts of one ended request; a getter for each value; the values of the JSON format.
-Thread:   the one that flushes the log, one at a time (log.py).
+Thread:   the thread of the flush, one at a time (log.py).
 Spec:     gunicorn's atoms; uWSGI's log-format; OpenTelemetry's semantic conventions for HTTP, 1.23 and later (json).
 Not here: the spelling of values (log_line.py), escaping and formatting (log_format.py, and native/lines.h for plain requests).
 """
@@ -31,7 +31,7 @@ _REQUEST_PARTS = 10
 
 
 class Times(NamedTuple):
-    """Times of a request by time.monotonic(); 0.0: that event has not happened."""
+    """Times of a request by time.monotonic(); 0.0: no such event so far."""
 
     arrived_at: float
     began_at: float
@@ -50,22 +50,22 @@ class Times(NamedTuple):
 
 
 class Record(NamedTuple):
-    """The facts of one ended request, from which getters take values."""
+    """The facts of one ended request, for getters."""
 
     vars: str
     is_from_front: bool
-    client: str  # its address, or "-"; with a front server it is in the vars
+    client: str  # the address, or "-"; with a front server the address is in the vars
     status: int  # 0: no response
-    size: int  # octets of the body that were sent
+    size: int  # sent octets of the body
     end: str
     at: float  # time.time() at the end
     times: Times
-    head: bytes = b""  # of the response, if the format needs it
+    head: bytes = b""  # of the response, if needed by the format
 
 
 Value = Union[str, int, float, None]
-# The request line of an HTTP parser's vars: method, target, decoded path, query and protocol have the odd indexes. Index 0
-# is the client, if a front server names it; the last is the field section.
+# The request line of an HTTP parser's vars: method, target, decoded path, query and protocol have the odd indexes. Index 0 is the client, if named
+# by a front server; the last is the field section.
 Parts = list[Optional[str]]
 EndGetter = Callable[["Process", Record], Value]
 RequestGetter = Callable[[Parts], Value]
@@ -90,18 +90,18 @@ def record_of(ended: Ended, at: float, client: str | None = None) -> Record:
 
 
 class Process:
-    """The process of the log's lines: its numbers, and caches of times and thread names."""
+    """The process of the log's lines: numbers, and caches of times and thread names."""
 
     def __init__(self, worker: int | None = None, pid: int | None = None) -> None:
         self.worker = worker  # the worker process's number; None: there is no supervisor
-        self.pid = pid or os.getpid()  # of the process that served the requests
+        self.pid = pid or os.getpid()  # of the process of the requests
         self._second, self._stamp = -1, ""
         self._iso_second, self._iso_stamp = -1, ""
         self._threads: dict[int | None, tuple[Callable[[], threading.Thread | None], str]] = {}
         self._count = 0
 
     def next_count(self) -> int:
-        """Return the number of a line that shows it."""
+        """Return the number of a line with a number."""
         self._count += 1
         return self._count
 
@@ -121,11 +121,11 @@ class Process:
         return f"{self._iso_stamp}.{int(at % 1 * 1000):03d}Z"
 
     def thread_name(self, thread_id: int) -> str:
-        """Return the name of a worker thread; of one that has ended, its number."""
+        """Return the name of a worker thread; of an ended thread, the number."""
         known = self._threads.get(thread_id) or (lambda: None, str(thread_id))
         thread = known[0]()
         if thread is None or not thread.is_alive():
-            # The system gives the number of a thread that has ended to the next.
+            # The system gives the number of an ended thread to the next.
             self._threads = {each.ident: (weakref.ref(each), each.name) for each in threading.enumerate()}
             known = self._threads.setdefault(thread_id, known)
         return known[1]
@@ -135,7 +135,7 @@ class Process:
 
 
 def _at_start(get: Callable[[Process, Record], Value], per_second: int = 1) -> EndGetter:
-    """Return a getter that takes the beginning of a request for its end."""
+    """Return a getter with the beginning of a request in place of the end."""
     return lambda process, record: get(
         process, record._replace(at=(record.at - (record.times.duration or 0.0)) * per_second)
     )
@@ -166,9 +166,7 @@ def _thread(process: Process, record: Record) -> Value:
 def _core(process: Process, record: Record) -> Value:
     """Return the number of the thread, from 0, as uWSGI's core."""
     match = re.search(r"([0-9]+)\Z", process.thread_name(record.times.thread_id))
-    return (
-        max(0, int(match[1]) - 1) if match and len(match[1]) < 5 else 0
-    )  # a longer number is that of a thread which has ended
+    return max(0, int(match[1]) - 1) if match and len(match[1]) < 5 else 0  # a longer number belongs to an ended thread
 
 
 def _counts(process: Process, record: Record) -> Value:
@@ -182,7 +180,7 @@ def _vars_count(process: Process, record: Record) -> int:
 
 
 def _packet_bytes(process: Process, record: Record) -> Value:
-    """Return the octets that the variables take in a packet of uwsgi: two before each name, and each value."""
+    """Return the octets of the variables in a packet of uwsgi: two before each name, and each value."""
     return len(record.vars) - record.vars.count("\0") + 4 * _vars_count(process, record)
 
 
@@ -232,9 +230,7 @@ END_GETTERS: dict[str, EndGetter] = {
     "pktsize": _packet_bytes,
     "headers": _header_count,
     "hsize": lambda process, record: _head_bytes(record),
-    "switches": lambda process, record: (
-        1
-    ),  # between greenlets, of which there are none: uWSGI has 1 for an app of one part
+    "switches": lambda process, record: 1,  # between greenlets, none here: uWSGI has 1 for an app of one part
     "core": _core,
     "sent": lambda process, record: record.size + _head_bytes(record),
 }
@@ -274,7 +270,7 @@ _REQUEST_GETTERS: dict[str, RequestGetter] = {
 
 
 def _user(fields: Fields) -> Value:
-    """Return the user's name from the front server, or from Basic authentication (RFC 7617), which is not verified here."""
+    """Return the user's name from the front server, or from Basic authentication (RFC 7617), not verified here."""
     scheme, _, credentials = fields.get("HTTP_AUTHORIZATION", "").partition(" ")
     if fields.get("REMOTE_USER") or scheme.lower() != "basic":
         return fields.get("REMOTE_USER") or None
@@ -309,7 +305,7 @@ OF_REQUEST, OF_FIELDS, OF_END = "request", "fields", "end"
 
 
 def kind_of(atom: Atom) -> str:
-    """Return the part of a record that has a value: OF_REQUEST, OF_FIELDS or OF_END."""
+    """Return the part of a record with a value: OF_REQUEST, OF_FIELDS or OF_END."""
     if atom.name == "variable":
         return OF_REQUEST if atom.argument in _PLACES else OF_END if atom.argument == "REMOTE_ADDR" else OF_FIELDS
     if atom.name in END_GETTERS or atom.name == "response_field":
@@ -372,7 +368,7 @@ JSON_FIELDS: dict[str, FieldGetter] = {
 
 
 def died(text: str, seconds: float) -> Ended:
-    """Return the end of a request that a process was serving when it died: "METHOD target", escaped, and its seconds so far."""
+    """Return the end of a request lost with a process: "METHOD target", escaped, and the seconds so far."""
     method, _, target = re.sub(r"\\x([0-9a-f]{2})", lambda match: chr(int(match[1], 16)), text).partition(" ")
     path, _, query = target.partition("?")
     pairs = {
@@ -384,7 +380,7 @@ def died(text: str, seconds: float) -> Ended:
 
 
 def request_path(record: Record) -> str:
-    """Return the decoded path, as the app gets it."""
+    """Return the decoded path, in the app's form."""
     return split(record.vars, record.is_from_front)[5] or ""
 
 
