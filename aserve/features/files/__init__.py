@@ -1,8 +1,8 @@
 """--static, --compress and --x-sendfile: files in place of the app's responses, and responses in fewer octets.
 
 Owns:     Static, Compress, XSendfileFolders: the extensions.
-Thread:   event loop only, before the server serves.
-Not here: the WSGI apps that do it (static.py, compressing.py, x_sendfile.py), which take 0.5 MB of a process with their imports.
+Thread:   event loop only, before serving.
+Not here: the WSGI apps behind the settings (static.py, compressing.py, x_sendfile.py), with imports 0.5 MB of a process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .settings import FileSettings
 
 
 class Static(Extension[FileSettings]):
-    """Answers with files where a path stands for one."""
+    """Answers with files below a path."""
 
     switches = ("static",)
     modules = ("static",)
@@ -25,7 +25,7 @@ class Static(Extension[FileSettings]):
         return StaticFiles(app, self._config)
 
     def on_life(self, event: Life, context: LifeContext) -> None:
-        """Warn of folders that are not there."""
+        """Warn of missing folders."""
         if event in (Life.CHECKS, Life.STARTS, Life.RELOADS):
             from .static import warn_of_missing
 
@@ -46,7 +46,7 @@ class Compress(Extension[FileSettings]):
 
 
 class XSendfileFolders(Extension[FileSettings]):
-    """Sends the file that the app names."""
+    """Sends a file named by the app."""
 
     switches = ("x_sendfile",)
     modules = ("x_sendfile",)

@@ -1,6 +1,6 @@
-"""Which content codings a client accepts.
+"""The content codings accepted by a client.
 
-Owns:     ranked: Accept-Encoding, with its weights.
+Owns:     ranked: Accept-Encoding, with weights.
 Thread:   any; pure, with a cache.
 Spec:     RFC 9110 sections 12.4.2 and 12.5.3.
 Not here: compressed siblings of files (static.py), compressing (compressing.py).
@@ -30,7 +30,7 @@ def _ranked(field: str, offered: tuple[str, ...]) -> tuple[str, ...]:
     for item in field.split(","):
         name, _, parameter = (part.strip() for part in item.partition(";"))
         weight = _WEIGHT.match(parameter.replace(" ", "").replace("\t", "")) if parameter else None
-        if name and (weight or not parameter):  # ignore an item that cannot be parsed
+        if name and (weight or not parameter):  # ignore an item without a valid form
             name = name.lower()
             weights["gzip" if name == "x-gzip" else name] = float(weight[1]) if weight else 1.0
     others = weights.get("*", 0.0)

@@ -1,12 +1,12 @@
 """Responses in fewer octets: --compress.
 
-Owns:     Compressing, a WSGI app that calls yours, and compresses its responses where that pays.
+Owns:     Compressing, a WSGI app in front of yours, with the responses compressed to advantage.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     RFC 9110 sections 8.4, 8.8.3.3 and 12.5.3; PEP 3333 "Buffering and Streaming".
 Not here: the codings themselves (compressors.py), compressed siblings of files (static.py).
 
-A response in pieces is flushed after each, so that the client can read all that the app has yielded. If the first piece
-is the whole body, by its Content-Length, it is compressed as a whole, and the response has a length again.
+A response in pieces is flushed after each, for the client to read everything yielded by the app. If the first piece is the whole body, by the
+Content-Length, the body is compressed as a whole, and the response has a length again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .settings import FileSettings
 
 # Statuses whose responses have no body.
 _KEPT_CODES = frozenset(("204", "205"))
-# Fields that say that the content is compressed already, or that compression would make wrong (RFC 9530 and older ones).
+# Fields of compressed content, or made wrong by compression (RFC 9530 and older ones).
 _KEPT_FIELDS = frozenset(("content-encoding", "content-digest", "repr-digest", "digest", "content-md5"))
 
 
@@ -33,7 +33,7 @@ _STREAMS = find_codings()  # imports the libraries, before a file of the app's c
 
 
 class Compressing:
-    """A WSGI app that compresses the responses of another app."""
+    """A WSGI app with the compressed responses of another app."""
 
     def __init__(self, app: WSGIApp, config: FileSettings) -> None:
         self._app = app
@@ -41,7 +41,7 @@ class Compressing:
         self._codings = tuple(_STREAMS)
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        """Answer as the app does, compressed if the client accepts it and the content is compressible."""
+        """Answer as the app does, compressed if the client accepts a coding and the content is compressible."""
         answer = _Answer(self, environ, start_response)
         iterable = self._app(environ, answer.start)
         if answer.is_plain:
@@ -69,7 +69,7 @@ class _Answer:
         self._start_response = start_response
         self._status = ""
         self._fields: Fields = []
-        self._length: int | None = None  # as the app has declared it
+        self._length: int | None = None  # as declared by the app
         self._coding = ""
         self._stream: Stream | None = None
         self._write: Callable[[bytes], Any] | None = None  # the server's
@@ -85,7 +85,7 @@ class _Answer:
 
     def start(self, status: str, fields: Fields, exc_info: Any = None) -> Callable[[bytes], Any]:
         """Take the place of start_response: decide, and call the server's at once if the response is not compressed."""
-        if self.is_out:  # the server knows whether it is too late
+        if self.is_out:  # the server knows whether this is too late
             return self._start_response(status, fields, exc_info)  # type: ignore[no-any-return]
         if self._status and exc_info is None:
             raise AppError("start_response was called a second time without exc_info")
@@ -149,7 +149,7 @@ class _Answer:
         """Start a response whose body is complete; return the body to send."""
         try:
             body = b"".join(chunks)
-        except TypeError:  # not all are bytes: the server reports it
+        except TypeError:  # not all are bytes: the server reports the fault
             self._call_start(self._fields)
             return chunks
         if body:
@@ -160,7 +160,7 @@ class _Answer:
     def start_whole(self, body: bytes) -> bytes:
         """Start a response with this whole body; return the body to send. Later pieces are sent uncompressed."""
         self.is_plain = True
-        is_right = self._length is None or self._length == len(body)  # otherwise the server reports it
+        is_right = self._length is None or self._length == len(body)  # otherwise the server reports the fault
         if is_right and len(body) >= self._compressing.min_bytes:
             stream = self._compressing.new_stream(self._coding)
             octets = stream.compress(body) + stream.finish()
@@ -179,13 +179,13 @@ class _Answer:
             self._call_start(self._fields)
 
     def write(self, octets: bytes) -> None:
-        """Take the place of write(): when it returns, the client can read all that was given."""
+        """Take the place of write(): on the return, the client can read all octets given."""
         octets = self.piece(octets)
         if self._write is not None:  # an empty piece has not started the response
             self._write(octets)
 
     def piece(self, octets: bytes) -> bytes:
-        """Return the octets to send for a piece of the body; the first one starts the response."""
+        """Return the octets to send for a piece of the body; the first piece starts the response."""
         if self.is_plain or not octets or not self.is_started:
             return octets
         if type(octets) is not bytes:  # the server says so
@@ -200,7 +200,7 @@ class _Answer:
         return self._stream.compress(octets) + self._stream.flush()
 
     def finish(self) -> bytes:
-        """Return the octets that end the body."""
+        """Return the octets at the end of the body."""
         if self._stream is not None:
             stream, self._stream, self.is_plain = self._stream, None, True
             return stream.finish()

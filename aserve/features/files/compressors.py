@@ -1,9 +1,9 @@
-"""The compressors: gzip, and Brotli and Zstandard where a package for them is installed.
+"""The compressors: gzip, and Brotli and Zstandard where a package is installed.
 
-Owns:     find_codings: the codings of this process; Stream, one body while it is compressed.
+Owns:     find_codings: the codings of this process; Stream, one body in compression.
 Thread:   any; a Stream one at a time.
 Spec:     RFC 1952 (gzip), 7932 (br), 8878 and 9659 (zstd); RFC 9110 section 8.4.1.
-Not here: which responses are compressed (compressing.py).
+Not here: the choice of responses (compressing.py).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ...core.named_tuple import NamedTuple
 # The levels. For 40,000 octets of HTML (2026-11-23, CPython 3.11, one CPU of a busy machine), microseconds and octets of output:
 # zstd 3: 113, 10515 (1: 80, 10978; 6: 345, 9909); br 3: 249, 10454 (5: 585, 9545); gzip 4: 368, 10208 (1: 283, 11341; 6: 666, 9933).
 ZSTD_LEVEL, BROTLI_QUALITY, GZIP_LEVEL = 3, 3, 4
-# The window of zstd and br, as a power of two: 512 KiB. An open stream then holds 1.1 and 0.8 MiB, one of gzip 0.25 (measured on
-# the same day); with the libraries' own windows, of 2 and 4 MiB, many streams of events would hold several times as much.
+# The window of zstd and br, as a power of two: 512 KiB. An open stream then holds 1.1 and 0.8 MiB, one of gzip 0.25 (measured on the same day);
+# with the libraries' own windows, of 2 and 4 MiB, many streams of events would hold several times as much.
 WINDOW_BITS = 19
 _GZIP_WRAPPER = 16 + zlib.MAX_WBITS
 
 
 class Stream(NamedTuple):
     """
-    The calls that compress one body: pieces in, octets out.
+    The calls for the compression of one body: pieces in, octets out.
 
     After `flush` the client can read all pieces so far; `finish` ends the body.
     """
@@ -92,7 +92,7 @@ def _find_zstandard() -> NewStream | None:
 
 
 def _import_first(*names: str) -> Any:
-    """Return the first of these modules that is installed, or None."""
+    """Return the first installed one of these modules, or None."""
     for name in names:
         try:
             return importlib.import_module(name)

@@ -1,6 +1,6 @@
-"""Conditional requests: whether the copy that a client has is still current.
+"""Conditional requests: whether the client's copy is still current.
 
-Owns:     the validators of a file; the conditions, in their order of precedence; If-Range.
+Owns:     the validators of a file; the conditions, in order of precedence; If-Range.
 Thread:   any; pure.
 Spec:     RFC 9110 sections 8.8 and 13.
 Not here: ranges themselves (ranges.py), the responses (reply.py).
@@ -43,12 +43,12 @@ def validators_of(status: os.stat_result) -> Validators:
     """
     Return a strong entity tag, of size, mtime in nanoseconds and inode number, and the date of a file.
 
-    The inode number changes when another file of the same size and date replaces this one. It is hashed, since clients could
-    use the number to reach the file over NFS (CVE-2003-1418).
+    The inode number changes when another file of the same size and date replaces this one. The number is hashed, since clients could use a plain
+    one to reach the file over NFS (CVE-2003-1418).
     """
     state = b"%x %x %x" % (status.st_size, status.st_mtime_ns, status.st_ino)
     etag = f'"{hashlib.blake2b(state, digest_size=12).hexdigest()}"'
-    # RFC 9110 8.8.2.1: never a date in the future. No date at all for 1970, which tools write that set none.
+    # RFC 9110 8.8.2.1: never a date in the future. No date at all for 1970, the date of tools without one.
     modified = min(int(status.st_mtime), int(time.time()))
     return Validators(etag, modified if modified > 0 else None)
 
@@ -57,7 +57,7 @@ def evaluate(environ: dict[str, Any], validators: Validators) -> int:
     """
     Evaluate the conditions of a GET or HEAD: PASSED, NOT_MODIFIED or FAILED (RFC 9110 13.2.2).
 
-    A field that cannot be parsed is ignored, or matches nothing.
+    A malformed field is ignored, or matches nothing.
     """
     get = environ.get
     modified = validators.modified
@@ -77,7 +77,7 @@ def evaluate(environ: dict[str, Any], validators: Validators) -> int:
 
 
 def may_be_partial(environ: dict[str, Any], validators: Validators) -> bool:
-    """Whether the requested parts belong to the representation that the client has: If-Range (RFC 9110 13.1.5)."""
+    """Whether the requested parts belong to the client's representation: If-Range (RFC 9110 13.1.5)."""
     condition = environ.get("HTTP_IF_RANGE")
     if condition is None:
         return True
@@ -85,12 +85,11 @@ def may_be_partial(environ: dict[str, Any], validators: Validators) -> bool:
     if tag is not None:
         return not tag[1] and tag[2] == validators.etag
     modified = validators.modified
-    # RFC 9110 8.8.2.2: a date is strong if its second is over, so that the file cannot have changed again within it.
+    # RFC 9110 8.8.2.2: a date is strong once the second is over, without another change of the file within.
     return modified is not None and parse_date(condition) == modified < int(time.time())
 
 
 def is_tag(text: str) -> bool:
-    """Whether this is one entity tag, weak or strong."""
     return _TAG.fullmatch(text) is not None
 
 
@@ -105,9 +104,9 @@ def _matches(field: str, etag: str, is_strong: bool) -> bool:
 
 
 def parse_date(text: str) -> int | None:
-    """Return the seconds of an HTTP date in any of its three forms (RFC 9110 5.6.7); None: the text is no date."""
+    """Return the seconds of an HTTP date in any of the three forms (RFC 9110 5.6.7); None: the text is no date."""
     try:
         parts = parsedate_tz(text)
         return int(mktime_tz(parts)) if parts is not None else None
-    except (ValueError, OverflowError, TypeError, IndexError):  # a year or a month that does not exist
+    except (ValueError, OverflowError, TypeError, IndexError):  # a year or a month outside the calendar
         return None

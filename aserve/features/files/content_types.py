@@ -1,18 +1,18 @@
-"""The media type of a file, by the suffix of its name.
+"""The media type of a file, by the suffix of the name.
 
-Owns:     content_type, with its table; is_compressible.
+Owns:     content_type, with a table; is_compressible.
 Thread:   any; pure.
 Spec:     RFC 9110 section 8.3; IANA's registry of media types.
-Not here: sending it (reply.py, compressing.py).
+Not here: sending the type (reply.py, compressing.py).
 
 Tables of the system and of Python are not used: a file has the same type everywhere.
 """
 
 from __future__ import annotations
 
-UNKNOWN = "application/octet-stream"  # RFC 9110 8.3: browsers offer to save the file, and do not guess its type
+UNKNOWN = "application/octet-stream"  # RFC 9110 8.3: browsers offer to save the file, without a guess
 
-# IANA's names, or those that browsers know. The standard library's table differs between versions of Python.
+# IANA's names, or names known to browsers. The standard library's table differs between versions of Python.
 _SUFFIXES = {
     "application/atom+xml": "atom", "application/dash+xml": "mpd", "application/epub+zip": "epub", "application/geo+json": "geojson",
     "application/gzip": "gz tgz", "application/java-archive": "ear jar war", "application/json": "json map",
@@ -46,7 +46,7 @@ _SUFFIXES = {
 }  # fmt: skip
 _TYPES = {suffix: kind for kind, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
 
-# Types outside text/* that are text, or as compressible as text.
+# Types of text outside text/*, or as compressible as text.
 _COMPRESSIBLE = frozenset((
     "application/javascript", "application/json", "application/manifest+json", "application/wasm", "application/xml",
     "application/x-javascript", "application/x-ndjson", "font/otf", "font/ttf", "image/bmp", "image/vnd.microsoft.icon",

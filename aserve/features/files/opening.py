@@ -1,14 +1,13 @@
 """Opens a file below a folder, and never one outside.
 
-Owns:     Folder; Found, an open file or folder in it.
+Owns:     Folder; Found, an open file or folder inside.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     POSIX openat, O_NOFOLLOW.
-Not here: which names clients may request (static.py), the response (reply.py).
+Not here: the names open to clients (static.py), the response (reply.py).
 
-A path is not checked first and opened afterwards: another process could put a symbolic link there in between. Each part
-is opened below the part before it, and none may be a link. If a part is a link, the path is resolved, and if the result
-is inside the folder, it is opened in the same way: a link that appears meanwhile is not followed. The open descriptor
-is then checked: it must be a regular file.
+A path is not checked first and opened afterwards: another process could put a symbolic link there in between. Each part is opened below the part
+before, and none may be a link. If a part is a link, the path is resolved, and a result inside the folder is opened in the same way: a link made
+meanwhile is not followed. The open descriptor is then checked: only a regular file will do.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ logger = logging.getLogger("aserve")
 
 # NONBLOCK: opening a FIFO must not wait for a writer.
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-# PATH: to traverse a folder, a server needs no right to list it.
+# PATH: to traverse a folder, a server needs no right to list the folder.
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
-# Errors of open() that mean "no such file": the name is too long, or is a socket's, among others. EINVAL and EILSEQ: the file system
-# (exFAT, ZFS) allows no such name; EINVAL also comes from readlink(), if the link was replaced just before.
+# Errors of open() with the meaning "no such file": the name is too long, or is a socket's, among others. EINVAL and EILSEQ: the file system (exFAT,
+# ZFS) allows no such name; EINVAL also comes from readlink(), if the link was replaced just before.
 _ABSENT = frozenset(
     (
         errno.ENOENT,
@@ -51,7 +50,7 @@ class Found:
     __slots__ = ("_flags", "_folder", "_name", "fd", "status")
 
     def __init__(self, folder: int, name: bytes, flags: int) -> None:
-        self._folder = folder  # in which it is
+        self._folder = folder  # the file's folder
         self._name = name
         self._flags = flags
         self.fd = os.open(name, flags, dir_fd=folder)
@@ -84,12 +83,12 @@ class Found:
         return True
 
     def take_fd(self) -> int:
-        """Return the file's descriptor; the caller closes it."""
+        """Return the file's descriptor, for the caller to close."""
         fd, self.fd = self.fd, -1
         return fd
 
     def close(self) -> None:
-        """Close the descriptors that were not taken."""
+        """Close the descriptors not taken."""
         for fd in (self.fd, self._folder):
             if fd >= 0:
                 os.close(fd)
@@ -97,7 +96,7 @@ class Found:
 
 
 class Folder:
-    """A configured folder, or one file; its own path may contain links."""
+    """A configured folder, or one file; the configured path may contain links."""
 
     def __init__(self, path: str, may_leave: bool) -> None:
         self.path = path
@@ -107,7 +106,7 @@ class Folder:
 
     def find(self, parts: list[bytes]) -> Found | None:
         """
-        Open the file or folder at these names, the folder itself without names; None: there is nothing that can be served.
+        Open the file or folder at these names, the folder itself without names; None: nothing to serve.
 
         Raises:
             OSError: the system has no descriptor left, or a disk has failed.

@@ -28,10 +28,10 @@ class Part(NamedTuple):
 
 def parse_range(field: str, size: int) -> list[Part] | None:
     """
-    Return the parts of `size` octets that a Range field requests; [] if all lie outside.
+    Return the parts of `size` octets requested by a Range field; [] if all lie outside.
 
-    None: send the whole. The field cannot be parsed, or has another unit; the file is empty; or the parts are too many, or
-    overlap, so that together they are larger than the whole (RFC 9110 14.2).
+    None: send the whole. The field is malformed, or has another unit; the file is empty; or the parts are too many, or overlap, together larger
+    than the whole (RFC 9110 14.2).
     """
     unit, equals, specs = field.partition("=")
     if unit.strip().lower() != "bytes" or not equals or not size:
@@ -61,7 +61,6 @@ def parse_range(field: str, size: int) -> list[Part] | None:
 
 
 def content_range(part: Part, size: int) -> str:
-    """Return the value of Content-Range for one part."""
     return f"bytes {part.offset}-{part.offset + part.size - 1}/{size}"
 
 

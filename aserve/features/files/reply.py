@@ -5,8 +5,8 @@ Thread:   a worker (with --threads 0: the event loop).
 Spec:     RFC 9110 sections 13 to 15; PEP 3333 "Optional Platform-Specific File Handling".
 Not here: finding the file (opening.py, static.py), sending it (wsgi/gateway.py, connections/loop/sending.py).
 
-It works as a WSGI app would: a large file is returned in wsgi.file_wrapper, and the server sends it while the worker is
-free. A small file is read here, since a response of octets can be sent on the fast path.
+Written as a WSGI app: a large file is returned in wsgi.file_wrapper, and the server sends the file while the worker is free. A small file is read
+here, since a response of octets can be sent on the fast path.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from .ranges import Multipart, Part, content_range, multipart, parse_range
 Fields = list[tuple[str, str]]
 StartResponse = Callable[..., Any]
 
-# Up to this size a file is read, and sent in one write. Guess: most of a page's files are smaller, and a copy of 64 KiB
-# costs less than a hand-off to the event loop.
+# Up to this size a file is read, and sent in one write. Guess: most of a page's files are smaller, and a copy of 64 KiB costs less than a hand-off
+# to the event loop.
 SMALL_BYTES = 1 << 16
 PIECE_BYTES = 1 << 16  # how much of a part is read at once
 PLAIN_TEXT = ("Content-Type", "text/plain; charset=utf-8")
@@ -33,10 +33,9 @@ def send_file(
     environ: dict[str, Any], start_response: StartResponse, fd: int, size: int, validators: Validators, fields: Fields
 ) -> Iterable[bytes]:
     """
-    Answer a GET or HEAD with a file; take over its descriptor.
+    Answer a GET or HEAD with a file; take over the file's descriptor.
 
-    `fields`: of the response, without those that are made here: ETag, Last-Modified, Accept-Ranges, Content-Length and
-    Content-Range.
+    `fields`: of the response, beside those made here: ETag, Last-Modified, Accept-Ranges, Content-Length and Content-Range.
     """
     file = io.FileIO(fd, "rb")
     try:
@@ -61,7 +60,7 @@ def _answer(
     tags = [("ETag", etag)] if etag else []
     code = evaluate(environ, validators)
     if code == NOT_MODIFIED:
-        # RFC 9110 15.4.5: the client already has the fields that describe the content.
+        # RFC 9110 15.4.5: the client already has the fields about the content.
         kept = [(name, value) for name, value in fields if not name.lower().startswith("content-")]
         start_response("304 Not Modified", [*kept, *tags])
         return []
@@ -109,13 +108,13 @@ def send_whole(
 
 
 def refuse(start_response: StartResponse, status: str, why: str, fields: Fields | None = None) -> list[bytes]:
-    """Answer with an error and its reason."""
+    """Answer with an error and a reason."""
     start_response(status, [PLAIN_TEXT, *(fields or [])])
     return [f"{status[:3]}: {why}\n".encode()]
 
 
 def _octets(environ: dict[str, Any], file: io.FileIO, part: Part) -> Iterable[bytes]:
-    """Return octets of a file, or an iterable from which the server sends them."""
+    """Return octets of a file, or an iterable for the server."""
     if part.size <= SMALL_BYTES:
         return [os.pread(file.fileno(), part.size, part.offset)]
     file.seek(part.offset)

@@ -1,7 +1,7 @@
 """The settings of --static, --x-sendfile and --compress, and the grammar of each.
 
 Owns:     FileSettings; '[PREFIX=]FOLDER' of --x-sendfile, 'PATTERN TIME' of --static-expires, 'PATTERN NAME: VALUE' of --static-fields.
-Thread:   any; pure, but for the current folder, which makes relative paths absolute.
+Thread:   any; pure, but for the current folder as the base of relative paths.
 Not here: their effect (static.py, compressing.py, x_sendfile.py), PREFIX=WHAT (settings/prefixes.py).
 """
 
@@ -70,7 +70,7 @@ def parse_static(text: str) -> Below:
     Parse `PREFIX=FOLDER`.
 
     Raises:
-        ValueError: it is not of that form.
+        ValueError: the text has another form.
     """
     below = parse_below(text, "/static=/srv/shop/static")
     return below._replace(what=os.path.abspath(below.what))
@@ -81,7 +81,7 @@ def parse_sent(text: str) -> Sent:
     Parse `[PREFIX=]FOLDER`.
 
     Raises:
-        ValueError: it is not of that form.
+        ValueError: the text has another form.
     """
     return Sent(*parse_static(text)) if "=" in text else Sent(None, os.path.abspath(text.strip()))
 
@@ -91,7 +91,7 @@ def parse_expiry(text: str) -> Expiry:
     Parse `[PATTERN] TIME`.
 
     Raises:
-        ValueError: it is not of that form.
+        ValueError: the text has another form.
     """
     pattern_text, _, time = text.strip().rpartition(" ")
     pattern = _parse_pattern(pattern_text.strip())
@@ -107,7 +107,7 @@ def parse_added_field(text: str) -> AddedField:
     Parse `[PATTERN] NAME: VALUE`.
 
     Raises:
-        ValueError: the text is not of that form, or the server makes the field itself.
+        ValueError: the text has another form, or the server makes the field itself.
     """
     match = _FIELD.fullmatch(text.strip())
     if match is None:

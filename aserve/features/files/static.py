@@ -1,13 +1,12 @@
 """Files in front of the app: --static.
 
-Owns:     StaticFiles: the file of a path, its response fields, and which requests go to the app.
+Owns:     StaticFiles: the file of a path, the response fields, and the requests left to the app.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     RFC 9110 sections 9.3, 12.5.3 and 15.5.6; RFC 8615 (.well-known).
 Not here: opening a file (opening.py), the response (reply.py), the settings and their grammar (settings.py).
 
-It is a WSGI app that calls yours for all other requests. So all responses have the same limits, log and time-outs. A file,
-once open, is sent without a worker thread. To open it takes one for a moment, since disks can be slow, and must not hold
-up the event loop: while the app uses every thread, files wait, too.
+A WSGI app in front of yours: all responses have the same limits, log and time-outs. An open file is sent without a worker thread. To open one takes
+a thread for a moment, since disks can be slow, and must not hold up the event loop: while the app uses every thread, files wait, too.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ logger = logging.getLogger("aserve")
 SUFFIXES = {"br": b".br", "zstd": b".zst", "gzip": b".gz"}
 CODINGS = tuple(SUFFIXES)
 
-# The names in a path. None is empty or begins with a dot, as settings and histories do, but .well-known, which is public
-# (RFC 8615). A backslash separates names on other systems, and no name has a NUL.
+# The names in a path. None is empty or begins with a dot, the mark of settings and histories, but .well-known, a public name (RFC 8615). A
+# backslash separates names on other systems, and no name has a NUL.
 _PATH = re.compile(r"(?:/(?:\.well-known|[^/.\\\0][^/\\\0]*))*/?\Z")
 
 METHODS = ("GET", "HEAD")
@@ -43,7 +42,7 @@ ASK = "no-cache"
 
 
 def warn_of_missing(config: FileSettings) -> None:
-    """Log, once for all processes, the folders that are not there."""
+    """Log, once for all processes, the missing folders."""
     paths = [path for _, path in map(parse_static, config.static) if not os.path.exists(path)]
     if paths:
         does = "does not exist; until it does, its" if len(paths) == 1 else "do not exist; until they do, their"
@@ -51,7 +50,7 @@ def warn_of_missing(config: FileSettings) -> None:
 
 
 class StaticFiles:
-    """A WSGI app that answers with files, and calls another app for all other requests."""
+    """A WSGI app with files; another app answers all other requests."""
 
     def __init__(self, app: WSGIApp, config: FileSettings) -> None:
         self._app = app
@@ -95,7 +94,7 @@ class StaticFiles:
         return refuse(start_response, "405 Method Not Allowed", "a file can only be read", allow)
 
     def _find_index(self, folder: Folder, names: list[bytes]) -> tuple[Found, str] | None:
-        """Return a folder's index file, open, and its name; None: there is none."""
+        """Return a folder's index file, open, and the name; None: no index."""
         for index in self._index_names:
             found = folder.find([*names, os.fsencode(index)])
             if found is not None:
@@ -107,12 +106,12 @@ class StaticFiles:
     def _redirect(
         self, folder: Folder, names: list[bytes], environ: dict[str, Any], start_response: StartResponse
     ) -> Iterable[bytes] | None:
-        """Redirect to the folder's path with a slash, if it has an index: its relative links need the slash."""
+        """Redirect to the folder's path with a slash, if the folder has an index: the index's relative links need the slash."""
         index = self._find_index(folder, names)
         if index is None:
             return None
         index[0].close()
-        # Never //, which would name another host: no name is empty.
+        # Never //, as the name of another host: no name is empty.
         path = quote(environ["SCRIPT_NAME"] + environ["PATH_INFO"] + "/", encoding="latin-1")
         query = environ.get("QUERY_STRING")
         # Not permanent: a file may replace the folder one day.
@@ -121,7 +120,7 @@ class StaticFiles:
         return []
 
     def _send(self, found: Found, name: str, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        """Answer with a file; close it, or hand it over to the response."""
+        """Answer with a file; close the file, or hand it over to the response."""
         path = environ["PATH_INFO"]
         fields = [("Content-Type", content_type(name)), ("Cache-Control", self._cache_control(path))]
         if self._added:
@@ -141,7 +140,7 @@ class StaticFiles:
             found.close()
 
     def _with_added(self, fields: Fields, path: str) -> Fields:
-        """Return these fields in order, with those of --static-fields in place of the same names, or at the end."""
+        """Return these fields in order, with the fields of --static-fields in place of the same names, or at the end."""
         added: dict[str, tuple[str, str]] = {}
         for pattern, name, value in self._added:
             if pattern is None or pattern.search(path):

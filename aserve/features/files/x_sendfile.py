@@ -1,6 +1,6 @@
-"""Files that the app names in place of a body: --x-sendfile.
+"""Files named by the app in place of a body: --x-sendfile.
 
-Owns:     XSendfile, a WSGI app that calls yours, and answers with the file of its X-Sendfile or X-Accel-Redirect.
+Owns:     XSendfile, a WSGI app in front of yours, with the file of the app's X-Sendfile or X-Accel-Redirect.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     none; Apache's mod_xsendfile and nginx's X-Accel-Redirect.
 Not here: opening the file (opening.py), the response (reply.py), the setting's grammar (settings.py).
@@ -26,25 +26,25 @@ from .settings import FileSettings, parse_sent
 logger = logging.getLogger("aserve")
 
 SENDFILE, REDIRECT = "x-sendfile", "x-accel-redirect"
-# Fields that describe the app's own body, or that are made for the file.
+# Fields about the app's own body, or made for the file.
 _DROPPED = frozenset(
     ("content-length", "content-range", "accept-ranges", "transfer-encoding", "etag", "last-modified", SENDFILE)
 )
 
 
 class XSendfile:
-    """A WSGI app that sends a file in place of the app's body."""
+    """A WSGI app with a file in place of the app's body."""
 
     def __init__(self, app: WSGIApp, config: FileSettings) -> None:
         self._app = app
         sent = [parse_sent(text) for text in config.x_sendfile]
         self._folders = [(prefix, Folder(path, config.static_symlinks)) for prefix, path in sent]
-        # Without a prefix X-Accel-Redirect is for a front server: pass it on.
+        # Without a prefix X-Accel-Redirect is for a front server: pass the field on.
         has_prefix = any(prefix is not None for prefix, _ in sent)
         self._names = frozenset((SENDFILE, REDIRECT) if has_prefix else (SENDFILE,))
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        """Answer as the app does, or with the file that it names."""
+        """Answer as the app does, or with the file named by the app."""
         start = _Start(start_response, self._names)
         iterable = self._app(environ, start)
         if not start.is_called:
@@ -65,7 +65,7 @@ class XSendfile:
             found.close()
 
     def _find(self, name: str, value: str) -> Found | None:
-        """Open the file that a field names; None: there is no such file, or it may not be sent."""
+        """Open the file of a field; None: no such file, or not for sending."""
         octets = value.strip().encode("latin-1")
         if name == REDIRECT:
             octets = unquote_to_bytes(octets.partition(b"?")[0])
@@ -89,20 +89,20 @@ class XSendfile:
 
 
 class _Start:
-    """The start_response that the app calls: it looks for a field that names a file."""
+    """The app's start_response, with a search for a field about a file."""
 
     def __init__(self, start_response: StartResponse, names: frozenset[str]) -> None:
         self._start_response = start_response
         self._names = names
         self.is_called = False
-        self.named: tuple[str, str] | None = None  # a field's name in lower case, and its value
+        self.named: tuple[str, str] | None = None  # a field's name in lower case, and the value
         self.status = ""
         self.fields: Fields = []
         self._exc_info: tuple[Any, ...] = ()
 
     def begin(self, status: str, fields: Fields) -> Any:
-        """Start the response in the app's place, with its exc_info if it restarts one."""
-        exc_info, self._exc_info = self._exc_info, ()  # its traceback holds the app's frames
+        """Start the response in the app's place, at a restart with the app's exc_info."""
+        exc_info, self._exc_info = self._exc_info, ()  # the traceback holds the app's frames
         return self._start_response(status, fields, *exc_info)
 
     def __call__(self, status: str, fields: Fields, *exc_info: Any) -> Any:
@@ -168,7 +168,7 @@ def _reply(
     size, own = found.status.st_size, validators_of(found.status)
     if status[:3] != "200" or environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
         return send_whole(environ, start_response, found.take_fd(), size, status, kept)
-    # The app's validators win: its tag may be that of a document of which this file is a copy.
+    # The app's validators win: the app's tag may belong to a document copied into this file.
     etag = said.get("etag", "").strip()
     date = parse_date(said.get("last-modified", ""))
     validators = Validators(etag if is_tag(etag) else own.etag, own.modified if date is None else date)
