@@ -1,6 +1,7 @@
 """Options outside the engine: one module or folder each, named after the option.
 
-Owns:     FEATURES, in the order in which a request meets them; `extensions_of`, `supervised_of`, `on_life`, `commands`; Config, all settings of the engine and the features.
+Owns:     FEATURES, in the order of a request's way; `extensions_of`, `supervised_of`, `on_life`, `commands`; Config, all settings of the engine and
+          the features.
 Thread:   any.
 Not here: the extension point (extension.py), the engine's settings (settings/table.py).
 """
@@ -87,7 +88,7 @@ FEATURES: tuple[type[Extension[Any]], ...] = (
     MasterFifo,
     Scaling,
     HTTP2,
-    Mounting,  # what loads the mounted apps is nearest to the app
+    Mounting,  # the loader of mounted apps is nearest to the app
     Translating,
 )
 
@@ -139,8 +140,8 @@ def commands() -> dict[str, Run]:
 
 Features = tuple[type[Extension[Any]], ...]
 
-# The latest Config; the extensions that it turns on, and those with `on_life`. Most events have the same Config as before; and a worker that
-# asked all features anew would touch 0.4 MB of what it shares with its mold (2026-11-29).
+# The latest Config; the extensions turned on by this Config, and those with `on_life`. Most events have the same Config as before; and a worker
+# with questions to all features anew would touch 0.4 MB of the memory shared with a mold (2026-11-29).
 _latest: tuple[EngineSettings | None, Features, Features] = None, (), ()
 
 
@@ -155,7 +156,7 @@ def _look_at(config: EngineSettings) -> tuple[Features, Features]:
 
 def on_life(event: Life, context: LifeContext) -> None:
     """
-    Call `on_life` of the plan's extensions, and of the gunicorn or uWSGI settings that the plan was read from.
+    Call `on_life` of the plan's extensions, and of the plan's gunicorn or uWSGI settings.
 
     Raises:
         ConfigError, LoadError: see Extension.on_life.
@@ -172,7 +173,7 @@ def on_life(event: Life, context: LifeContext) -> None:
 
 def extensions_of(config: EngineSettings) -> Extensions:
     """
-    Return the extensions that a Config turns on.
+    Return the extensions turned on by a Config.
 
     Raises:
         ConfigError: a setting of an extension is wrong.
@@ -181,5 +182,5 @@ def extensions_of(config: EngineSettings) -> Extensions:
 
 
 def supervised_of(config: EngineSettings) -> Extensions:
-    """Return the extensions that have a part in a supervisor that starts with these settings."""
+    """Return the extensions with a part in a supervisor of these settings."""
     return Extensions(feature(config) for feature in FEATURES if feature.is_supervised(config))

@@ -1,11 +1,11 @@
 """Fields added to every response, such as security policies for browsers: --add-field.
 
-Owns:     AddedFields, the extension; its settings and their grammar.
+Owns:     AddedFields, the extension; the settings and their grammar.
 Thread:   any; pure.
 Spec:     RFC 9110 sections 5.1 and 5.5.
-Not here: the fields that end every head (wsgi/response.py).
+Not here: the fields at the end of every head (wsgi/response.py).
 
-If the app gives the same field, the response has both: aserve cannot know which one the app wants.
+If the app gives the same field, the response has both: aserve cannot know the app's wish.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def parse_field(text: str) -> tuple[str, str]:
     Parse `NAME: VALUE`; return both.
 
     Raises:
-        ValueError: the text is not of that form, or the field differs between responses.
+        ValueError: the text has another form, or the field differs between responses.
     """
     match = _FIELD.fullmatch(text.strip())
     if match is None:

@@ -1,18 +1,18 @@
-"""The pages that show in a browser, with --reload, why the app cannot be imported, and which exception it has raised.
+"""The pages in a browser, with --reload, about an app that cannot be imported, and about an app's exception.
 
-Owns:     FaultPages, the extension; FaultPage, a WSGI app in front of the app; the pages; which clients may see them.
-Thread:   `fault` is set on the event loop and read in worker threads; it is replaced as a whole.
+Owns:     FaultPages, the extension; FaultPage, a WSGI app in front of the app; the pages; the clients allowed to see them.
+Thread:   `fault` is set on the event loop, as a whole, and read in worker threads.
 Spec:     proc(5), /proc/net/tcp.
-Not here: importing code, and describing a fault (processes/, lifecycle/); the log of exceptions, and when a response tells of one (wsgi/gateway.py).
+Not here: importing code, and describing a fault (processes/, lifecycle/); the log of exceptions, and the responses with one (wsgi/gateway.py).
 
-The page of code that cannot be imported is for developers, after saving a file: so it answers requests for HTML. The previous app,
-still loaded, answers all others: scripts, fetch(), curl.
+The page of code that cannot be imported is for developers, after saving a file: so the page answers requests for HTML. The previous app, still
+loaded, answers all others: scripts, fetch(), curl.
 
-A page shows source code. So by default (--reload-page auto) it is shown only where all binds are on loopback, and to clients whose Host is a
-name of loopback: an attacker's page whose name resolves to 127.0.0.1 for a moment (DNS rebinding) sends another Host. Clients of tunnels and
-proxies on this machine may be anywhere, and a proxy may send any fields, and any Host: nginx sends the Host `127.0.0.1` by default. So the
-peer must be a process of this user, as a browser is; front servers run as users of their own. A tunnel that the developer has started passes
-on the client's Host, unless it is told otherwise.
+A page shows source code. So by default (--reload-page auto) pages appear only where all binds are on loopback, and for clients with a Host of
+loopback: an attacker's page under a name for 127.0.0.1 of a moment (DNS rebinding) sends another Host. Clients of tunnels and proxies on this
+machine may be anywhere, and a proxy may send any fields, and any Host: nginx sends the Host `127.0.0.1` by default. So the peer must be a process
+of this user, as a browser is; front servers run as users of their own. A developer's tunnel passes on the client's Host, unless configured
+otherwise.
 """
 
 from __future__ import annotations
@@ -115,7 +115,6 @@ class FaultPage:
         named_as(self, app)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """Answer one request."""
         fault = self.fault
         if fault is None:
             assert self._app is not None
@@ -133,7 +132,7 @@ class FaultPage:
         return [body]
 
     def may_see(self, environ: dict[str, Any]) -> bool:
-        """Whether a client may see source code; remove the mark of its proxy."""
+        """Whether a client may see source code; remove the mark of the client's proxy."""
         is_marked = environ.pop(IS_FORWARDED, None) is not None
         if not self._is_checked:
             return self._is_shown
@@ -143,7 +142,7 @@ class FaultPage:
 
 
 def describe(fault: Fault, title: str, note: str, script: str, environ: dict[str, Any]) -> tuple[Headers, bytes]:
-    """Return fields and body that tell of a fault: a page, or text for clients that do not ask for HTML."""
+    """Return fields and body about a fault: a page, or text for clients without a wish for HTML."""
     if not _wants_page(environ):
         return _plain(f"{fault.why}\n\n{fault.app_traceback}")
     trace = f"<pre>{escape_html(fault.app_traceback)}</pre>" if fault.app_traceback else ""
@@ -174,14 +173,14 @@ def _who_may_see(config: FaultPageSettings) -> tuple[bool, bool]:
 
 
 def is_ours(environ: dict[str, Any]) -> bool:
-    """Whether the peer of a connection on loopback is a process of this user; not, if the kernel does not say whose it is."""
+    """Whether the peer of a connection on loopback is a process of this user; False: also if unknown to the kernel."""
     try:
         packed = ipaddress.ip_address(environ["REMOTE_ADDR"]).packed
         port, own_port = int(environ["REMOTE_PORT"]), int(environ["SERVER_PORT"])
-    except (KeyError, ValueError):  # a layer in front has changed them
+    except (KeyError, ValueError):  # changed by a layer in front
         return False
     words = struct.unpack(f"={len(packed) // 4}I", packed)  # the tables have them in this machine's byte order
-    # An address of IPv4 stands at the end of its form in IPv6.
+    # An address of IPv4 stands at the end of the address's form in IPv6.
     peer = "".join(f"{word:08X}" for word in words) + f":{port:04X}"
     here, user = f":{own_port:04X}", str(os.getuid())
     for path in _TABLES:

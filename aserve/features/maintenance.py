@@ -1,11 +1,11 @@
 """A page in place of all responses, as long as a file exists: --maintenance.
 
 Owns:     Maintenance, the extension; MaintenancePage, the app in front of others.
-Thread:   a thread of its own checks the file once a second: a disk may hang. The page is sent by a worker (with --threads 0: the event loop).
+Thread:   a second thread checks the file once a second: a disk may hang. The page is sent by a worker (with --threads 0: the event loop).
 Spec:     RFC 9110 sections 10.2.3 and 15.6.4.
-Not here: health checks, which go on (connections/health.py).
+Not here: health checks, unchanged meanwhile (connections/health.py).
 
-A request reads an attribute, not the file. The page is kept in memory, so that it can be sent while the disk does not answer.
+A request reads an attribute, not the file. The page is kept in memory, for times when the disk does not answer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ logger = logging.getLogger("aserve")
 
 # Guess: larger than any real page; each process keeps it in memory.
 MAX_PAGE_BYTES = MIB
-# Guess: clients that obey it come back soon after most maintenance, and not earlier.
+# Guess: obedient clients come back soon after most maintenance, and not earlier.
 RETRY_SECONDS = 120
 LOOK_SECONDS = 1.0
 # Sent if the file is empty, or cannot be read.
@@ -43,7 +43,7 @@ class MaintenancePage:
 
     def __init__(self, app: WSGIApp) -> None:
         self._app = app
-        self.page: tuple[str, bytes] | None = None  # its type and octets
+        self.page: tuple[str, bytes] | None = None  # the type and the octets
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         """Answer 503 with the page, or call the app."""
@@ -91,7 +91,7 @@ class Maintenance(Extension[MaintenanceSettings]):
         self._path = config.maintenance
         # The file's identity and modification time; None: there is no file.
         self._seen: tuple[int, ...] | None = None
-        self._logged = ""  # the last error that was logged
+        self._logged = ""  # the last logged error
 
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
         """See Extension."""
@@ -106,7 +106,7 @@ class Maintenance(Extension[MaintenanceSettings]):
         Watcher(functools.partial(self._look_on, self._is_over), "aserve-maintenance").start()
 
     def stop(self) -> None:
-        """Stop checking; do not join the thread, which may be waiting for a disk."""
+        """Stop checking; do not join the thread, maybe in a wait for a disk."""
         self._is_over.set()
 
     def _look_on(self, is_over: threading.Event) -> None:
@@ -163,5 +163,5 @@ class Maintenance(Extension[MaintenanceSettings]):
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open without blocking: the file may have become a named pipe meanwhile, which would wait for a writer."""
+    """Open without blocking: by now the file may be a named pipe, with a wait for a writer."""
     return os.open(path, flags | os.O_NONBLOCK)

@@ -28,7 +28,7 @@ def parse_mount(text: str) -> Below:
     Parse `PREFIX=module:app`.
 
     Raises:
-        ValueError: it is not of that form.
+        ValueError: the text has another form.
     """
     below = parse_below(text, "/admin=shop.admin:app")
     if not _APP.match(below.what):
@@ -74,7 +74,7 @@ class Mounts:
         self.main = main
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """Call the app of the path, with its prefix moved to SCRIPT_NAME."""
+        """Call the app of the path, with the prefix moved to SCRIPT_NAME."""
         path: str = environ["PATH_INFO"]
         for prefix, app in self._apps:
             if path.startswith(prefix):
@@ -89,10 +89,10 @@ class Mounts:
 
 def load_with_mounts(texts: Sequence[str], load_main: Callable[[], WSGIApp]) -> WSGIApp:
     """
-    Import the main app, and those of the setting `mount`; return an app that calls them, or the main app if there are no others.
+    Import the main app, and those of the setting `mount`; return an app in front of them, or the main app if alone.
 
     Raises:
-        LoadError: there is no such app, or its code raised.
+        LoadError: there is no such app, or the app's code raised.
     """
     mounts = [(prefix, whole_spec(spec)) for prefix, spec in map(parse_mount, texts)]
     main = load_main()
@@ -112,7 +112,7 @@ class Mounting(Extension[MountSettings]):
 
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
         """
-        Return the app, into which the command has loaded the mounted apps.
+        Return the app, with the mounted apps already loaded by the command.
 
         Raises:
             ConfigError: there is no command: a program runs the server.

@@ -1,11 +1,11 @@
-"""The title of this process in ps and top: its number of requests, and the oldest one with its duration (--process-titles).
+"""The title of this process in ps and top: the number of requests, and the oldest one with the duration (--process-titles).
 
 Owns:     Title: the text, once a second; ProcessTitles, the extension.
 Thread:   event loop only.
 Not here: counting requests (connections/monitoring/statistics.py).
 
-The only user of setproctitle, an optional dependency. It overwrites the command line, so the supervisor, whose command line is
-needed for an upgrade, and by which operators find it, keeps its own.
+The only user of setproctitle, an optional dependency. A title overwrites the command line, so the supervisor keeps its own: an upgrade needs the
+supervisor's command line, and operators find the supervisor by it.
 Measured 2026-11-23: a title takes 1.4 us on CPython 3.11, and 2.3 on PyPy 3.9, beside a step for each open connection; requests are
 timed, as for --metrics.
 """
@@ -23,7 +23,7 @@ from ..settings import ConfigError, EngineSettings, row
 from ..settings.kinds import SWITCH
 
 PACKAGE = "setproctitle"
-# The longest that is useful in a terminal.
+# The longest useful text in a terminal.
 MAX_TEXT = 120
 
 

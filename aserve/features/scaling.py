@@ -1,12 +1,12 @@
-"""Starts more workers while all are busy, and ends them when they are not needed: --max-workers.
+"""Starts more workers while all are busy, and ends workers no longer needed: --max-workers.
 
-Owns:     ScalingSettings; Scaling, the extension; Scale, its part in a supervisor, which decides once a second; Seen, the workers at one moment.
+Owns:     ScalingSettings; Scaling, the extension; Scale, the part in a supervisor, with a decision once a second; Seen, the workers at one moment.
 Thread:   the supervisor's only one.
-Spec:     as uWSGI's `cheaper` with its algorithm "spare": uWSGI 2.0.31, core/cheaper.c.
+Spec:     as uWSGI's `cheaper` with the algorithm "spare": uWSGI 2.0.31, core/cheaper.c.
 Not here: starting and ending a worker (processes/crew.py); uWSGI's options (compat/moving/uwsgi.py).
 
-The numbers are those that each worker writes into its page once a second; a request costs nothing. A worker's first numbers come a second after it serves, and until then
-it counts neither as busy nor as idle.
+The numbers come from each worker's page, written once a second; a request costs nothing. A worker's first numbers come a second after the start of
+serving, and until then the worker counts neither as busy nor as idle.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from ..lifecycle.status import Observed
 
 FULL_SECONDS = 3  # all threads are busy for so long before a worker is added, as in uWSGI
-# No request waits for so long before a worker ends; a slot is without a process for so long, in all, before it is given up; a number that is set
-# by hand stays for so long. Guess: a busy minute has pauses.
+# For so long no request waits before a worker ends; a slot is without a process for so long, in all, before we give up on the slot; a number set by
+# hand stays for so long. Guess: a busy minute has pauses.
 CALM_SECONDS = 60
 NEXT_SECONDS = 10  # between the ends of two; the mean of busy threads is of ten seconds
-# Of the threads that would be left, at most this share was busy lately; otherwise the worker would soon be back. Guess.
+# Of the threads left behind, at most this share was busy lately; otherwise the worker would soon be back. Guess.
 SPARE_SHARE = 0.7
 
 
@@ -68,7 +68,7 @@ class Scaling(Extension[ScalingSettings]):
         """
         super().__init__(config)
         if not config.max_workers:
-            return  # a reload may name it
+            return  # a reload may name a number
         if config.workers == "auto" or config.workers > config.max_workers:
             raise ConfigError(
                 f"max-workers ({config.max_workers}) with workers {config.workers}: name a number of workers that is not above it"
@@ -80,7 +80,7 @@ class Scaling(Extension[ScalingSettings]):
 
     @classmethod
     def is_supervised(cls, config: Any) -> bool:
-        """Whether it has a part in a supervisor: always, as a reload may turn it on."""
+        """Whether there is a part in a supervisor: always, as a reload may turn the option on."""
         return True
 
     def supervise(self, context: SupervisorContext) -> Supervision:
@@ -89,12 +89,10 @@ class Scaling(Extension[ScalingSettings]):
 
 
 class Seen(NamedTuple):
-    """The workers at one moment."""
-
     size: int  # the number of workers there should be
     threads: int  # of each
-    states: dict[int, list[str]]  # by slot, of its processes
-    pages: list[Sequence[int]]  # of those that are ready
+    states: dict[int, list[str]]  # by slot, of the slot's processes
+    pages: list[Sequence[int]]  # of ready workers
 
     @property
     def is_known(self) -> bool:
@@ -113,7 +111,7 @@ class Seen(NamedTuple):
 
     @property
     def present(self) -> set[int]:
-        """The slots that have a process which serves, or is to."""
+        """The slots with a process now serving, or to serve."""
         return {slot for slot, states in self.states.items() if {"starting", "ready"}.intersection(states)}
 
     @property
@@ -132,11 +130,11 @@ class Scale(Supervision):
 
     def __init__(self, observed: Observed, resize: Callable[[int, str], None]) -> None:
         self._observed, self._resize = observed, resize
-        self._size = 0  # the number of workers as it was last seen, or set here; 0: not seen yet
-        self._held_seconds = 0  # for how long it is to stay
+        self._size = 0  # the number of workers as last seen, or set here; 0: not seen yet
+        self._held_seconds = 0  # the time for the size to stay
         self._full_seconds = 0  # for how long all threads have been busy
         self._calm_seconds = 0  # for how long none was lacking, up to the end of CALM_SECONDS
-        self._known: set[int] = set()  # slots that have had a process since the number has changed
+        self._known: set[int] = set()  # slots with a process since the change of the number
         self._absent_seconds = 0  # for how long, in all, a slot has had no process since all were ready
 
     @property
@@ -144,7 +142,7 @@ class Scale(Supervision):
         return cast("ScalingSettings", self._observed.config)
 
     def choose_size(self, wanted: int) -> int:
-        """See Supervision: those that were added stay."""
+        """See Supervision: added workers stay."""
         if self._config.max_workers:
             wanted = self._size = max(wanted, min(self._observed.process_count, self._config.max_workers))
         return wanted
@@ -168,7 +166,7 @@ class Scale(Supervision):
                 return
 
     def _stop(self) -> None:
-        """A reload may have turned the option off: end those that were added."""
+        """A reload may have turned the option off: end added workers."""
         workers = self._config.workers
         if self._size and workers != "auto" and self._observed.process_count > int(workers or 1):
             self._resize(int(workers or 1), f"--workers {workers}")
@@ -186,7 +184,7 @@ class Scale(Supervision):
         """Note for how long the facts have been so."""
         self._held_seconds = max(self._held_seconds - 1, 0)
         if seen.size != self._size:
-            self._held_seconds = CALM_SECONDS if self._size else 0  # it was set by hand
+            self._held_seconds = CALM_SECONDS if self._size else 0  # set by hand
             self._size, self._calm_seconds, self._absent_seconds = seen.size, 0, 0
             self._known.clear()
         if seen.is_known:
@@ -197,7 +195,7 @@ class Scale(Supervision):
         is_whole = len(seen.present) >= seen.size
         self._absent_seconds = 0 if is_whole and not seen.is_starting else self._absent_seconds + (not is_whole)
 
-    # Each returns the number of workers that there is to be, and why; None: no other.
+    # Each returns the wanted number of workers, and the reason; None: no change.
 
     def _cut(self, seen: Seen) -> tuple[int, str] | None:
         most = self._config.max_workers

@@ -1,16 +1,16 @@
 """A span of OpenTelemetry for each request (--tracing).
 
-Owns:     Tracing, the extension; `traced`: the app, called within a span that is current on the thread that runs it, also while its response is iterated.
+Owns:     Tracing, the extension; `traced`: the app, called within a span, current on the app's thread, also during the iteration of the response.
 Thread:   a worker (with --threads 0: the event loop).
-Spec:     OpenTelemetry, "Semantic Conventions for HTTP Spans", stable since 1.23; W3C Trace Context, by its propagator.
-Not here: exporting spans: the SDK does that, which the app or `opentelemetry-instrument` sets up.
+Spec:     OpenTelemetry, "Semantic Conventions for HTTP Spans", stable since 1.23; W3C Trace Context, by the SDK's propagator.
+Not here: exporting spans: the work of the SDK, set up by the app or `opentelemetry-instrument`.
 
-It wraps wsgi/deadlines.py, so the Response is at hand, which has the status; `start_response` needs no wrapper.
+In front of wsgi/deadlines.py, so the Response is at hand, with the status; `start_response` needs no wrapper.
 
-Each request has a context (contextvars) of its own, in which every step of the app runs. A span that the app makes current in one piece of a
-generator is current in the next piece, also on another thread, and never in another request.
+Each request has a context (contextvars) of its own, for every step of the app. A span made current by the app in one piece of a generator is
+current in the next piece, also on another thread, and never in another request.
 
-A span has no query, which may contain passwords and tokens, unless --show-queries: a store of traces has many readers.
+A span has no query, a place of passwords and tokens, unless --show-queries: a store of traces has many readers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FIELDS = {"HTTP_TRACEPARENT": "traceparent", "HTTP_TRACESTATE": "tracestate"}
 
 
 def traced(app: WSGIApp, is_believed: Callable[[Any], bool], shows_queries: bool = False) -> WSGIApp:
-    """Return a WSGI app that calls `app` in a span; it continues the trace of believed peers."""
+    """Return a WSGI app that calls `app` in a span; the span continues the trace of believed peers."""
     # An optional dependency, needed only with --tracing.
     from opentelemetry import context, trace
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -90,7 +90,7 @@ def _path_of(environ: dict[str, Any]) -> str:
 
 
 class _Request:
-    """The span of one request, until it ends."""
+    """The span of one request."""
 
     __slots__ = ("_is_over", "_response", "_span", "run")
 

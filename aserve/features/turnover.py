@@ -1,18 +1,17 @@
-"""Ends kept connections after a number of requests or an age, so that balancers spread them anew.
+"""Ends kept connections after a number of requests or an age: balancers then spread them anew.
 
-Owns:     ConnectionLimits, the extension; Turnover, its step; Term, the limits of one connection.
-Thread:   a worker (with --threads 0: the event loop). A connection has one exchange at a time, so a Term has one thread; the streams of a
-          carrier share one, under the lock of its connection.
+Owns:     ConnectionLimits, the extension; Turnover, a step; Term, the limits of one connection.
+Thread:   a worker (with --threads 0: the event loop). A connection has one exchange at a time, so a Term has one thread; the streams of a carrier
+          share one, under the lock of the carrier's connection.
 Spec:     RFC 9112 section 9.6; RFC 9113 section 6.8.
 Not here: obeying `Exchange.keep_alive` (wsgi/response.py says close, the wires close) and `Connection.is_spent` (the carrier sends
           a GOAWAY); a worker process's own limits (processes/fleet/recycling.py).
 
-A connection ends with a response that says close, and never while it idles: the client's next request may be on its way then,
-and a POST that is lost cannot be sent again. uwsgi and SCGI carry one request per connection: their gateways do not have
-this step, nor has HTTP's, unless a limit is set.
+A connection ends with a response that says close, and never in an idle time: the client's next request may be on the way then, and a lost POST
+cannot be sent again. uwsgi and SCGI carry one request per connection: their gateways do not have this step, nor has HTTP's, unless a limit is set.
 
-Measured 2026-11-23, the CPU time of a request's way through here: 0.06 us on CPython 3.11, 0.01 us on PyPy 3.9; with an age, which looks
-at the clock, 0.12 and 0.04 us.
+Measured 2026-11-23, the CPU time of a request's way through here: 0.06 us on CPython 3.11, 0.01 us on PyPy 3.9; with an age, and so a look at the
+clock, 0.12 and 0.04 us.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from ..wsgi.gateway import Before
 if TYPE_CHECKING:
     from ..connections.connection import Connection
 
-# At most this part of a limit is left unused, drawn for each connection. Guess: enough that connections which began together
-# do not end together, and little enough that the limit means something.
+# At most this part of a limit is left unused, drawn for each connection. Guess: enough to spread the ends of connections with a common begin, and
+# little enough to keep the limit's meaning.
 JITTER = 0.25
 
 
@@ -89,7 +88,7 @@ class Turnover(Before):
             carrying.is_spent = True
 
     def _is_last(self, connection: Connection) -> bool:
-        """Count a request; return whether it should be the last one of its connection."""
+        """Count a request; return whether the request should be the connection's last."""
         try:
             term = connection.term
         except AttributeError:  # the connection's first request

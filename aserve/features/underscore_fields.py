@@ -1,12 +1,12 @@
-"""Fields whose names have an underscore, from proxies that are believed: --underscore-fields.
+"""Fields with an underscore in the name, from believed proxies: --underscore-fields.
 
-Owns:     UnderscoreFields, the extension; UnderscoreStep, its step.
+Owns:     UnderscoreFields, the extension; UnderscoreStep, a step.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     RFC 3875 section 4.1.18: in the environ `X_A` and `X-A` have the same name.
-Not here: finding them in a head (protocols/underscores.py), trusting proxies (proxies/trust.py).
+Not here: finding fields in a head (protocols/underscores.py), trusting proxies (proxies/trust.py).
 
-`X_A` and `X-A` are two fields to a proxy, and one to the app. A proxy that sets `X_A` removes the client's, but may pass on the client's `X-A`:
-so aserve removes that from every request, also from a proxy's.
+`X_A` and `X-A` are two fields to a proxy, and one to the app. A proxy with an `X_A` removes the client's, but may pass on the client's `X-A`: so
+aserve removes `X-A` from every request, also from a proxy's.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class UnderscoreStep(Before):
     def __init__(self, names: Sequence[str], is_believed: Callable[[Any], bool], where: str) -> None:
         self._is_believed = is_believed  # takes a connection
         self._twins = frozenset(map(cgi_name, names))
-        # Mostly one prefix, such as OIDC_CLAIM_: a request without it costs one search.
+        # Mostly one prefix, such as OIDC_CLAIM_: a request without the prefix costs one search.
         self._beginning = "\0" + _common_beginning(self._twins)
         self._where = where  # the listener's URL, for the log
         self._line = LogOnce(logger, logging.INFO)
 
     def before(self, exchange: Exchange) -> None:
-        """Set the listed fields of the exchange to those of a believed peer."""
+        """Set the listed fields of the exchange to the values of a believed peer."""
         vars = exchange.vars
         if self._beginning in vars and not self._twins.isdisjoint(
             vars.split("\0")
@@ -108,7 +108,7 @@ class UnderscoreSettings(EngineSettings):
 
 
 def _common_beginning(texts: Collection[str]) -> str:
-    """Return the longest text that all of them begin with."""
+    """Return the longest common beginning."""
     first, last = min(texts), max(texts)
     return next((first[:at] for at, (one, other) in enumerate(zip(first, last)) if one != other), first)
 

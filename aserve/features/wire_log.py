@@ -4,7 +4,7 @@ Owns:     WireLog, the extension.
 Thread:   see Extension.
 Not here: the logger, and the messages about connections (../connections/wire_log.py).
 
-The level is read once, when a server starts; it is no setting of a Server.
+The level is read once, when a server starts; no setting of a Server.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ..settings import EngineSettings
 
 
 class WireLog(Extension[EngineSettings]):
-    """Logs the end of each request at once, since the message names the state of its wire."""
+    """Logs the end of each request at once, since the message names the state of the wire."""
 
-    switches = ("log_level",)  # which each server has: `start` decides
+    switches = ("log_level",)  # set in each server: `start` decides
 
     def start(self, context: ServerContext) -> None:
         """Read whether the level is debug."""

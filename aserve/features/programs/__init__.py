@@ -1,8 +1,8 @@
 """Programs and timed commands beside the workers: --attach, --cron.
 
-Owns:     Programs, the extension; Named, its part in a supervisor.
+Owns:     Programs, the extension; Named, the part in a supervisor.
 Thread:   see Extension and Supervision.
-Not here: starting and ending them (processes/programs/attached.py).
+Not here: starting and ending programs (processes/programs/attached.py).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Programs(Extension[ProgramSettings]):
 
     @classmethod
     def is_supervised(cls, config: ProgramSettings) -> bool:
-        """Whether it has a part in a supervisor: always, as a reload may name the first program."""
+        """Whether there is a part in a supervisor: always, as a reload may name the first program."""
         return True
 
     def supervise(self, context: SupervisorContext) -> Supervision:
@@ -36,7 +36,7 @@ class Programs(Extension[ProgramSettings]):
         return Named()
 
     def on_life(self, event: Life, context: LifeContext) -> None:
-        """Check that each program of --attach is there."""
+        """Check for each program of --attach."""
         if event is Life.READ:
             self._check(context.environ or {})
 
@@ -56,7 +56,7 @@ class Programs(Extension[ProgramSettings]):
 
 
 class Named(Supervision):
-    """The programs that settings name."""
+    """The programs of the settings."""
 
     def programs(self, config: Any) -> Sequence[Program]:
         """See Supervision."""

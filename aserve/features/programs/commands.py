@@ -1,6 +1,6 @@
-"""Programs that run beside the workers, as --attach and --cron name them.
+"""Programs beside the workers, in the words of --attach and --cron.
 
-Owns:     the grammar of [NAME=]COMMAND, with times before it for --cron; default names of commands; COMMANDS and TIMED, the kinds of these settings.
+Owns:     the grammar of [NAME=]COMMAND, with times in front for --cron; default names of commands; COMMANDS and TIMED, the kinds of these settings.
 Thread:   any; pure.
 Not here: the times (settings/crontab.py), starting programs (processes/programs/attached.py).
 """
@@ -27,12 +27,12 @@ SHELL = "/bin/sh"
 
 def parse_program(text: str) -> Program:
     """
-    Parse `[NAME=]COMMAND`; the default name is that of the program's file.
+    Parse `[NAME=]COMMAND`; the default name comes from the program's file.
 
     Words and quotes are a shell's, but no shell runs: nothing is expanded.
 
     Raises:
-        ValueError: it is not of that form.
+        ValueError: the text has another form.
     """
     match = _NAME.match(text)
     command = text[match.end() :] if match else text
@@ -54,7 +54,7 @@ def parse_timed(text: str) -> Program:
     Parse `[NAME=]MINUTE HOUR DAY MONTH WEEKDAY COMMAND`; a shell runs the command, as in cron.
 
     Raises:
-        ValueError: it is not of that form.
+        ValueError: the text has another form.
     """
     match = _NAME.match(text)
     line = text[match.end() :] if match else text

@@ -2,7 +2,7 @@
 
 Owns:     ProgramSettings.
 Thread:   any; pure.
-Not here: the grammar of a command and its times (commands.py).
+Not here: the grammar of a command and of times (commands.py).
 """
 
 from __future__ import annotations

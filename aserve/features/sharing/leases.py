@@ -1,12 +1,12 @@
-"""Leases: rights that one process of all hosts holds, until it releases them, or has not renewed them for ten seconds.
+"""Leases: rights held by one process of all hosts, until a release, or ten seconds without a renewal.
 
-Owns:     Lease; Leases: those of this process, the thread that renews them, and the message when one is lost.
-Thread:   any takes and releases; a thread of its own renews.
+Owns:     Lease; Leases of this process, the thread of renewals, and the message after a loss.
+Thread:   any takes and releases; a second thread renews.
 Spec:     https://redis.io/docs/latest/develop/use/patterns/distributed-locks/, for one server: a unique token, and an expiry.
 Not here: the uses of leases (compat/uwsgi_api/shared_locks.py, compat/uwsgi_api/turns.py, compat/uwsgi_api/spooler/queues.py).
 
-A host that dies cannot release its leases, so they expire. The price: a holder can lose a lease, when its process or the server
-stands still for long, or the server loses data. Nothing can prevent that; the log says so, and the release returns False.
+A dying host cannot release leases, so leases expire. The price: a holder can lose a lease, at a long standstill of the process or the server, or
+when the server loses data. Nothing can prevent the loss; the log says so, and the release returns False.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ return redis.call('DEL', KEYS[1])
 
 
 def milliseconds() -> int:
-    """Return the duration of a lease in milliseconds, as the server takes it."""
+    """Return the duration of a lease in milliseconds, for the server."""
     return int(LEASE_SECONDS * 1000)
 
 
@@ -49,10 +49,10 @@ def new_token() -> str:
 
 
 class Lease:
-    """A lease that this process holds, or has held."""
+    """A lease of this process, now or before."""
 
     def __init__(self, name: str, renew: Callable[[], object], let_go: Callable[[], object], since: float) -> None:
-        """`renew` and `let_go` return whether the lease still existed; `since`: monotonic time before it was requested."""
+        """`renew` and `let_go` return whether the lease still existed; `since`: monotonic time before the request."""
         self.name = name
         self.renew = renew
         self.let_go = let_go
@@ -60,8 +60,6 @@ class Lease:
 
 
 class Leases:
-    """The leases of one process."""
-
     def __init__(self, store: Store) -> None:
         self._store = store
         self._forget()
@@ -69,7 +67,7 @@ class Leases:
         atexit.register(weakly(self.end))
 
     def _forget(self) -> None:
-        """Begin anew in a forked process: the leases are its parent's."""
+        """Begin anew in a forked process: the leases are the parent's."""
         self._held: dict[Lease, bool] = {}
         self._lock = threading.RLock()  # reentrant: a finalizer of the app's may take a lease while the thread starts
         self._thread: threading.Thread | None = None
@@ -80,7 +78,7 @@ class Leases:
         Take a lease; None: another process holds it.
 
         Raises:
-            StoreError: no answer, or a refusal. If the server took the lease all the same, it expires.
+            StoreError: no answer, or a refusal. A lease taken by the server all the same expires.
         """
         token, since = new_token(), time.monotonic()
         if not self._store.ask("SET", key, token, "NX", "PX", milliseconds()):
@@ -88,7 +86,7 @@ class Leases:
         return self.hold(key, token, name, since)
 
     def hold(self, key: bytes, token: str, name: str, since: float) -> Lease:
-        """Return the lease that the server has by this token, and renew it from now on; see Lease for `since`."""
+        """Return the server's lease of this token, and renew the lease from now on; see Lease for `since`."""
 
         def renew() -> object:
             return self._store.run(_RENEW, [key], token, milliseconds())
@@ -108,19 +106,19 @@ class Leases:
         return lease
 
     def let_go(self, lease: Lease) -> bool:
-        """Release a lease; return False if it was lost before, which is logged: another process may have held it meanwhile."""
+        """Release a lease; return False after an earlier loss, which is logged: another process may have held the lease meanwhile."""
         if not self.drop(lease):
             return False
         try:
             is_there = bool(lease.let_go())
-        except StoreError:  # it expires, and is ours until then
+        except StoreError:  # the lease expires, and is ours until then
             is_there = time.monotonic() < lease.until
         if not is_there:
             tell_lost(lease)
         return is_there
 
     def drop(self, lease: Lease) -> bool:
-        """Stop renewing a lease; return False if it was lost before, which has been logged."""
+        """Stop renewing a lease; return False after an earlier loss, already logged."""
         return self._held.pop(lease, None) is not None
 
     def let_go_of(self, name: str) -> None:
@@ -157,13 +155,12 @@ class Leases:
             except StoreError:
                 is_answered = False
                 is_there = time.monotonic() < lease.until
-            if not is_there and self.drop(lease):  # otherwise it was released meanwhile
+            if not is_there and self.drop(lease):  # otherwise released meanwhile
                 tell_lost(lease)
         return is_answered
 
 
 def tell_lost(lease: Lease) -> None:
-    """Log that a lease is lost."""
     logger.error(
         "%s is lost: it was not renewed in time, or the server has forgotten it; another host may have it", lease.name
     )

@@ -1,4 +1,4 @@
-"""The settings `--shared` and `--shared-prefix`: the Redis or Valkey that hosts share, and the names there.
+"""The settings `--shared` and `--shared-prefix`: the hosts' common Redis or Valkey, and the names there.
 
 Owns:     SharingSettings; Shared; the grammar of the URL.
 Thread:   any; pure.
@@ -22,7 +22,7 @@ _PREFIX = lazy_pattern(r"[A-Za-z0-9_.:-]{1,100}\Z")
 
 
 class Shared(NamedTuple):
-    """The shared database, and the prefix of its keys."""
+    """The shared database, and the prefix of the keys."""
 
     url: str
     prefix: str
@@ -39,7 +39,7 @@ def _parse_url(value: object) -> str | None:
     text = re.sub(r"\Aunix:(?=/[^/])", "unix://", value)
     try:
         parts = urlsplit(text)
-    except ValueError:  # its message would show a password
+    except ValueError:  # the exception's message would show a password
         raise ValueError(f"{show_url(value)!r} is no URL") from None
     if not text.startswith(("redis://", "rediss://", "unix:")):  # the redis package accepts no others, such as REDIS://
         raise ValueError(f"{show_url(value)!r} begins neither with redis:// nor rediss:// nor unix:")

@@ -1,16 +1,16 @@
-"""The Redis or Valkey that hosts share: one command, one answer, or a fault within a bounded time.
+"""The hosts' common Redis or Valkey: one command, one answer, or a fault within a bounded time.
 
 Owns:     Store: this process's connections, failing calls while the server is away, and the two lines in the log.
-Thread:   any; while the server is away, a thread of its own probes it.
+Thread:   any; while the server is away, a second thread probes the server.
 Spec:     https://redis.io/docs/latest/develop/reference/protocol-spec/, by the package redis.
 Not here: the data there (uwsgi_api/, spooler/), leases (leases.py), the URL's grammar (settings.py).
 
-A call is sent once, and never again: a command without an answer may have been executed. It waits at most a second for a
-connection and a second for its answer. The first call that waits in vain logs that, and from then on each call fails at once,
-until the thread has had an answer: so no request waits for a server that is known to be away.
+A call is sent once, and never again: a command without an answer may have been executed. A call waits at most a second for a connection and a
+second for the answer. The first wait in vain is logged, and from then on each call fails at once, until the thread has had an answer: so no request
+waits for a server known to be away.
 
-The package's own pool is not used. --request-timeout may raise in a thread between a command and its answer, and the next call on
-that connection would get the wrong answer: here a connection goes back only when its answer is read.
+The package's own pool is not used. --request-timeout may raise in a thread between a command and the answer, and the next call on that connection
+would get the wrong answer: here a connection goes back only after the answer is read.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from ...workers.threads import Watcher
 from .settings import Shared
 
 logger = logging.getLogger("aserve")
-# A connection of the package; half of its methods have no types, so it is Any here.
+# A connection of the package; half of the methods have no types, so Any here.
 Word = Union[bytes, str, int]
 
 CONNECT_SECONDS = ANSWER_SECONDS = 1.0  # Guess: on a local network an answer takes a millisecond
-PROBE_SECONDS = 1.0  # between two probes of a server that is away. Guess
+PROBE_SECONDS = 1.0  # between two probes of an absent server. Guess
 # A firewall may drop an idle connection without notice to either end. Guess.
 IDLE_SECONDS = 30.0
-MAX_IDLE = 64  # connections that are kept: more threads seldom call at once. Guess
+MAX_IDLE = 64  # kept connections: more threads seldom call at once. Guess
 SCAN_COUNT = 1000  # keys per step
 _UNABLE = (ReadOnlyError, MasterDownError)  # the server answers, but cannot write: as good as away
 
 
 class StoreError(OSError):
-    """A call failed; it may have been executed or not."""
+    """A call failed, executed or not."""
 
 
 class Away(StoreError, ConnectionError):
@@ -58,8 +58,6 @@ class Away(StoreError, ConnectionError):
 
 
 class Store:
-    """The connections of one process to one database."""
-
     def __init__(self, shared: Shared) -> None:
         self.name = show_url(shared.url)
         self._prefix = f"{shared.prefix}:".encode()
@@ -74,7 +72,7 @@ class Store:
         os.register_at_fork(after_in_child=weakly(self._forget))
 
     def _forget(self) -> None:
-        """Begin anew in a forked process: the connections are its parent's, and the thread was not forked."""
+        """Begin anew in a forked process: the connections are the parent's, and the thread was not forked."""
         self._idle: deque[tuple[float, Any]] = deque()
         self._lock = threading.RLock()  # reentrant: a log handler of the app's may call the store
         self._away_since: float | None = None
@@ -88,11 +86,11 @@ class Store:
 
     def ask(self, *command: Word) -> Any:
         """
-        Send a command; return its answer.
+        Send a command; return the answer.
 
         Raises:
             Away: no answer; the command may have been executed or not.
-            StoreError: the server refused it.
+            StoreError: the server refused the command.
         """
         if self._away_since is not None:
             raise Away(f"{self.name} is away")
@@ -104,7 +102,7 @@ class Store:
 
     def run(self, script: str, keys: list[bytes], *arguments: Word) -> Any:
         """
-        Run a script on the server, atomically; return its result.
+        Run a script on the server, atomically; return the result.
 
         Raises:
             Away, StoreError: see `ask`.
@@ -113,7 +111,7 @@ class Store:
 
     def scan(self, start: bytes) -> Iterator[list[bytes]]:
         """
-        Yield the keys with this prefix, in pieces; keys that change meanwhile may be missing.
+        Yield the keys with this prefix, in pieces; keys changed meanwhile may be missing.
 
         Raises:
             Away, StoreError: see `ask`.
@@ -155,10 +153,10 @@ class Store:
             try:
                 if time.monotonic() - since < IDLE_SECONDS and not connection.can_read(0):
                     return connection
-            except (RedisError, OSError):  # it is closed
+            except (RedisError, OSError):  # a closed connection
                 pass
             connection.disconnect()
-        # Not the pool's make_connection: it counts all that were ever made, and from redis 8 on makes at most 100.
+        # Not the pool's make_connection: the pool counts all connections ever made, and from redis 8 on makes at most 100.
         new: Any = self._maker.connection_class(**self._maker.connection_kwargs)
         try:
             new.connect()
@@ -220,6 +218,6 @@ class Store:
             self._converse(("SET", self.key("is-back"), b"1", "PX", 1000))
         except Away:
             return False
-        except StoreError:  # it answers; other errors are logged by `ask`
+        except StoreError:  # the server answers; other errors are logged by `ask`
             pass
         return True

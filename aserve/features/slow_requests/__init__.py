@@ -1,8 +1,8 @@
-"""Logs requests that take too long while they run, with the stack of their thread: --slow-request.
+"""Logs running requests after too long a time, with the stack of their thread: --slow-request.
 
 Owns:     Slow, the extension.
 Thread:   see Extension.
-Not here: finding these requests, and the messages (watch.py); those of several workers (reports.py).
+Not here: finding these requests, and the messages (watch.py); several workers' (reports.py).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Slow(Extension[SlowRequestSettings]):
 
     @classmethod
     def is_supervised(cls, config: SlowRequestSettings) -> bool:
-        """Whether it has a part in a supervisor: always, as a reload may turn it on."""
+        """Whether there is a part in a supervisor: always, as a reload may turn the option on."""
         return True
 
     def supervise(self, context: SupervisorContext) -> Supervision:

@@ -4,7 +4,7 @@ Owns:     Reports, in the supervisor; Reporter, in a worker.
 Thread:   the supervisor's only one; the worker's event loop.
 Not here: finding these requests (watch.py).
 
-A worker reports each slow request when it is found, and again when it has ended.
+A worker reports each slow request twice: when found, and at the end.
 """
 
 from __future__ import annotations
@@ -21,15 +21,13 @@ MAX_SLOW = 32  # slow requests, of all workers together
 
 
 class Reporter:
-    """Reports the slow requests of one worker."""
-
     def __init__(self, say: Callable[[dict[str, Any], tuple[int, ...]], None]) -> None:
         """`say`: see ServerContext.say."""
         self._say = say
-        self._reported: dict[int, str | None] = {}  # by number: its end as reported
+        self._reported: dict[int, str | None] = {}  # by number: the end as reported
 
     def report(self, found: Iterable[Mapping[str, Any]]) -> None:
-        """Report what is new of these, the last slow requests."""
+        """Report the news among these, the last slow requests."""
         for slow in found:
             if self._reported.get(slow["number"], "never") != slow["end"]:
                 self._say({"say": SLOW, "request": slow}, ())
@@ -47,14 +45,14 @@ class Reports(Supervision):
         return {SLOW: self._on_slow}
 
     def _on_slow(self, pid: int, message: Mapping[str, Any], fds: list[int]) -> None:
-        """Record a worker's report of a slow request, or of its end."""
+        """Record a worker's report of a slow request, or of the request's end."""
         found = message["request"]
         self._found[pid, found["number"]] = found
         while len(self._found) > MAX_SLOW:
             del self._found[next(iter(self._found))]
 
     def on_end(self, pid: int, page_number: int) -> None:
-        """Record that the slow requests of a process have ended with it."""
+        """Record the end of a process's slow requests with the process."""
         for (at, _), found in self._found.items():
             if at == pid and found["end"] is None:
                 found.update(so_far(found), end=WORKER_DIED, status=0)

@@ -1,12 +1,12 @@
-"""Logs requests that take too long while they run, with the stack of their thread: --slow-request.
+"""Logs running requests after too long a time, with the stack of their thread: --slow-request.
 
-Owns:     SlowRequests: the running slow requests, the messages, and the last of them.
-Thread:   `look` on the event loop, once a second; with --threads 0, where the app may block the loop, in a thread of its own.
-          `write` in the thread that ends an exchange. One lock guards their shared state.
-Not here: stacks (connections/monitoring/stacks.py), times (wsgi/timing.py); ending requests that take too long (wsgi/deadlines.py).
+Owns:     SlowRequests: the running slow requests, the messages, and the last ones.
+Thread:   `look` on the event loop, once a second; with --threads 0, where the app may block the loop, in a second thread. `write` in the thread
+          that ends an exchange. One lock guards the common state.
+Not here: stacks (connections/monitoring/stacks.py), times (wsgi/timing.py); ending long requests (wsgi/deadlines.py).
 
-Nothing is noted when a request begins, beyond its times: it is found through its thread (connections/monitoring/stacks.py). Only the ends of slow
-requests are kept.
+Nothing is noted at the begin of a request, beyond the times: a look at the thread finds the request (connections/monitoring/stacks.py). Only the
+ends of slow requests are kept.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ...wsgi.request_id import request_id_of
 
 logger = logging.getLogger("aserve.slow")
 
-# How many stacks are logged in a minute, so that a stall of all requests does not fill the log. Guess: enough to see the cause.
+# The logged stacks of a minute: a stall of all requests must not fill the log. Guess: enough to see the cause.
 MAX_PER_MINUTE = 12
 MAX_KEPT = 32  # of the last slow requests
 MAX_STACK = 4000  # characters; the outermost calls are left out
@@ -39,8 +39,6 @@ _monotonic = time.monotonic
 
 
 class SlowRequests:
-    """The slow requests of one server."""
-
     def __init__(
         self, seconds: float, is_ours: Callable[[Exchange], bool], worker: int | None = None, is_inline: bool = False
     ) -> None:
@@ -62,11 +60,12 @@ class SlowRequests:
 
     def last(self) -> list[dict[str, Any]]:
         """
-        Return the last slow requests that were logged, at most MAX_KEPT, the newest last.
+        Return the last logged slow requests, at most MAX_KEPT, the newest last.
 
-        Each has: number (from 1, in this process), at (seconds since 1970, when it was logged), request ("GET /a", escaped), seconds (so far, or
-        until its end), queue_seconds (of these, its wait for a thread), worker (None without --workers), thread, request_id (or None),
-        stack (text, the last call first; empty: never sampled), where (its last call in the app), end (None: it runs; else as in the access log), status (then; 0: none).
+        Each has: number (from 1, in this process), at (seconds since 1970, of the log line), request ("GET /a", escaped), seconds (so far, or until
+        the end), queue_seconds (of these, the wait for a thread), worker (None without --workers), thread, request_id (or None), stack (text, the
+        last call first; empty: never sampled), where (the last call in the app), end (None: still running; else as in the access log), status
+        (then; 0: none).
         """
         with self._lock:
             return [dict(found) for found in self._last]
@@ -84,18 +83,18 @@ class SlowRequests:
         if self._is_inline:
             self._looker.join(LOOK_SECONDS)
 
-    # --- called on the event loop, or in the thread that looks ---
+    # --- called on the event loop, or in the looking thread ---
 
     def _look_on(self) -> None:
         while not self._is_over.wait(min(self._seconds, LOOK_SECONDS)):
             self.look()
 
     def look(self) -> None:
-        """Log requests that a thread has had for too long, each once."""
+        """Log requests of a thread after too long a time, each once."""
         now = _monotonic()
         with self._lock:
             for ended in [exchange for exchange in self._running if exchange.response is None]:
-                del self._running[ended]  # it ended while it was looked at
+                del self._running[ended]  # ended during the look
             self._on_minute(now)
         found = set()
         for thread_id, exchange, frames in look_at_threads(now - self._seconds):
@@ -111,7 +110,7 @@ class SlowRequests:
             self._over &= found
 
     def _is_new_stream(self, exchange: Exchange) -> bool:
-        """Whether a response is sent in pieces, and the event loop has not yet recorded its progress."""
+        """Whether a response is sent in pieces, without a record of progress by the event loop yet."""
         response = exchange.response
         if self._is_inline or exchange.grew_at or response is None:
             return False
@@ -142,28 +141,28 @@ class SlowRequests:
             self._write(exchange, exchange.response.code if exchange.response is not None else 0)
 
     def write_websocket(self, exchange: Exchange) -> None:
-        """Treat a request that becomes a WebSocket as ended."""
+        """Treat a request as ended when turned into a WebSocket."""
         self._write(exchange, 101)
 
     def _write(self, exchange: Exchange, status: int) -> None:
-        since = exchange.grew_at or exchange.arrived_at  # a response that makes progress is not slow
+        since = exchange.grew_at or exchange.arrived_at  # a response with progress is not slow
         if exchange in self._running or _monotonic() - since >= self._seconds:
             self._end(exchange, exchange.end, status)
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
-        """Log a slow request that was refused since the app has not answered in time."""
+        """Log a slow request refused for lack of an answer in time."""
         if exchange is None:
             return
         if exchange in self._running:
             self._end(exchange, REFUSED if exchange.end == ANSWERED else exchange.end, why.status)
-        elif exchange.began_at:  # a thread has begun it
+        elif exchange.began_at:  # begun by a thread
             with self._lock:
                 self._over.add(exchange)
 
     def _end(self, exchange: Exchange, end: str, status: int) -> None:
         is_new = exchange not in self._running
         if is_new and (not exchange.arrived_at or exchange.is_probe):
-            return  # it was never complete
+            return  # never complete
         found = self._note(exchange, exchange.thread_id, ()) if is_new else self._running.get(exchange)
         with self._lock:
             self._running.pop(exchange, None)
@@ -214,7 +213,7 @@ class SlowRequests:
 
 
 def _show_times(found: dict[str, Any]) -> str:
-    """Return the duration of a request, and its part in the queue: such a request may itself be quick."""
+    """Return the duration of a request, and the part in the queue: such a request may be quick by itself."""
     seconds, queued = found["seconds"], found["queue_seconds"] or 0.0
     if queued < LEAST_QUEUE_SECONDS:
         return f"{seconds:.1f} s"
