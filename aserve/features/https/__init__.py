@@ -3,9 +3,9 @@
 Owns:     HTTPS, the extension.
 Thread:   see Extension.
 Spec:     RFC 8555 (ACME), RFC 8737 (TLS-ALPN-01).
-Not here: serving the certificates, which are files as any other (tls/certificates.py; tls_values in settings.py says which). Before a server
-          reads them, provide.py puts placeholders where there are none. The thread of renewal.py orders; the order is done by a child process
-          (child.py starts it; program.py is its first module).
+Not here: serving the certificates, files as any other (tls/certificates.py; the choice: tls_values in settings.py). Before a server reads files,
+          provide.py puts placeholders where there are none. The thread of renewal.py orders; the order is done by a child process (child.py starts
+          the child; program.py is the first module there).
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class HTTPS(Extension[HTTPSSettings]):
     def _hosts(self) -> Hosts | None:
         if self._config.shared is None:
             return None
-        from .hosts import Hosts  # which knows redis
+        from .hosts import Hosts  # imports redis
 
         return Hosts(self._config.shared, self._config.shared_prefix)
 
     def on_life(self, event: Life, context: LifeContext) -> None:
-        """Make the files while this process is root, if it is; import early, as `modules`, what hosts that share need."""
+        """Make the files while this process is still root, if ever; import early, as `modules`, the needs of hosts with a common store."""
         if event is Life.READ:
             self.provide(context.is_check)
         if event is Life.STARTS and self._config.shared is not None:
@@ -70,7 +70,7 @@ class HTTPS(Extension[HTTPSSettings]):
         return {ALPN_NAME: functools.partial(new_context, self._folder, self._config.https)}
 
     def start(self, context: ServerContext) -> None:
-        """Look what is due from now on; remove what a process that was killed has left."""
+        """Look for due orders from now on; remove leftovers of a killed process."""
         from .renewal import Renewal
 
         self._folder.drop_unfinished()

@@ -1,12 +1,12 @@
-"""The account at the authority: its key, its registration, its address of mail.
+"""The account at the authority: the key, the registration, the address of mail.
 
 Owns:     connect.
 Thread:   the child's only one.
 Spec:     RFC 8555 section 7.3.
 Not here: orders (order.py).
 
-An authority knows an account by its key. So nothing else is kept: each order asks for the account anew, and gets the existing one, or a new
-one where the authority has forgotten it, or is another.
+An authority knows an account by the key. So nothing else is kept: each order asks for the account anew, and gets the existing one, or a new one
+where the authority has forgotten the account, or is another.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from josepy.jwk import JWKEC
 from .folder import Folder
 from .keys import load_key, new_key, pem_of
 
-# The name of the account's notes: of no host, as it has no letter or digit at its end.
+# The name of the account's notes: of no host, without a letter or digit at the end.
 ACCOUNT = "account-"
 
 
@@ -30,7 +30,7 @@ def connect(job: Mapping[str, Any], folder: Folder, network: client.ClientNetwor
     Return a client of the authority with the account.
 
     Raises:
-        acme.errors.Error, messages.Error, requests.RequestException: it refuses, or does not answer.
+        acme.errors.Error, messages.Error, requests.RequestException: the authority refuses, or does not answer.
     """
     directory = client.ClientV2.get_directory(job["directory"], network)
     authority = client.ClientV2(directory, network)
@@ -48,10 +48,10 @@ def connect(job: Mapping[str, Any], folder: Folder, network: client.ClientNetwor
 
 def key_of(folder: Folder) -> JWKEC:
     """
-    Return the account's key; make it if there is none.
+    Return the account's key; make a missing one.
 
     Raises:
-        OSError, ValueError: it cannot be read or written, or it is damaged.
+        OSError, ValueError: the key cannot be read or written, or is damaged.
     """
     with contextlib.suppress(FileNotFoundError), open(folder.account, "rb") as file:
         return JWKEC(key=load_key(file.read()))

@@ -1,7 +1,7 @@
-"""Answers to the challenges of an authority, from files that any process may have written.
+"""Answers to the challenges of an authority, from files written by any process.
 
-Owns:     HTTPAnswers, the step of HTTP-01; new_context, which gives the context of TLS-ALPN-01; the names of both kinds of challenges, their
-          ports and their files; kinds_of, the kinds that a server answers.
+Owns:     HTTPAnswers, the step of HTTP-01; new_context, the context of TLS-ALPN-01; the names of both kinds of challenges, their ports and their
+          files; kinds_of, the kinds answered by a server.
 Thread:   HTTPAnswers a worker (with --threads 0: the event loop); new_context the event loop.
 Spec:     RFC 8555 section 8.3; RFC 8737 section 3.
 Not here: writing the files (challenges.py).
@@ -24,18 +24,18 @@ from .folder import MAX_BYTES, Folder
 from .settings import HTTPSSettings, serves_tls_alpn
 
 HTTP_01, TLS_ALPN_01 = "http-01", "tls-alpn-01"
-PORTS = {HTTP_01: 80, TLS_ALPN_01: 443}  # at which an authority asks: RFC 8555 8.3, RFC 8737 3
+PORTS = {HTTP_01: 80, TLS_ALPN_01: 443}  # of an authority's questions: RFC 8555 8.3, RFC 8737 3
 ALPN_NAME = "acme-tls/1"  # RFC 8737 6.2
 PREFIX = "/.well-known/acme-challenge/"
-# RFC 8555 8.1: base64url. So it is no path, and has no dot, as the names of all other files have.
+# RFC 8555 8.1: base64url. So a token is no path, and has no dot, unlike the names of all other files.
 TOKEN = lazy_pattern(r"[A-Za-z0-9_-]{1,200}")
 
 
 def kinds_of(config: HTTPSSettings) -> list[str]:
-    """Return the challenges that can be answered, the better first: TLS-ALPN-01 needs no port but the site's own."""
+    """Return the answerable challenges, the better first: TLS-ALPN-01 needs no port but the site's own."""
     has_http = any(parse_bind(text).protocol == "http" for text in config.bind)
     if has_http and config.shared is not None:
-        return [HTTP_01]  # each host can answer it
+        return [HTTP_01]  # each host can answer HTTP-01
     kinds = [TLS_ALPN_01, HTTP_01] if serves_tls_alpn(config) else [HTTP_01, TLS_ALPN_01]
     return kinds if has_http else [TLS_ALPN_01]
 
@@ -46,12 +46,12 @@ def pem_name(name: str) -> str:
 
 
 class HTTPAnswers(Before):
-    """Answers what the authority asks; requests for other tokens reach the app, which may have answers of its own."""
+    """Answers the authority's questions; requests for other tokens reach the app, maybe with answers of the app's own."""
 
     __slots__ = ("_common_fields", "_folder", "_others")
 
     def __init__(self, folder: Folder, common_fields: CommonFields, others: Callable[[str], bytes | None]) -> None:
-        """`others`: returns the answer to a token of an order of another host; None: there is none."""
+        """`others`: returns the answer to a token of another host's order; None: no answer."""
         self._folder, self._others = folder, others
         self._common_fields = common_fields
 
@@ -75,7 +75,7 @@ class HTTPAnswers(Before):
 
 
 def new_context(folder: Folder, names: Container[str], name: str) -> ssl.SSLContext | None:
-    """Return the context of a handshake that answers a challenge; None: none is under way for this name, which is the client's word."""
+    """Return the context of a handshake that answers a challenge; None: none is under way for this name, the client's word."""
     name = name.lower()
     if name not in names:
         return None

@@ -1,8 +1,8 @@
-"""Which challenge an order is to be checked by, in its first attempt and in its second.
+"""The kind of challenge for an order, in the first attempt and in the second.
 
 Owns:     first_kind, second_kind.
 Thread:   any; pure.
-Not here: which kinds can be answered (answers.py), which of them the authority offers (challenges.py), when (facts.py).
+Not here: the answerable kinds (answers.py), the kinds offered by the authority (challenges.py), the time (facts.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .faults import may_help
 
 
 def first_kind(kinds: Sequence[str], failures: int) -> str:
-    """Return the kind for the first attempt after this number of failed orders: the better one, then each in its turn."""
+    """Return the kind for the first attempt after this number of failed orders: the better one, then each in turn."""
     return kinds[failures % len(kinds)]
 
 

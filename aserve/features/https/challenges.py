@@ -1,4 +1,4 @@
-"""Challenges of an authority: which one to take, and the answer as a file, for every process that serves.
+"""Challenges of an authority: the choice, and the answer as a file, for every serving process.
 
 Owns:     Challenge; choose; put_answer.
 Thread:   the child's only one.
@@ -38,7 +38,7 @@ class Challenge(NamedTuple):
 
 
 def choose(bodies: Iterable[Any], kinds: Sequence[str]) -> Challenge | None:
-    """Return the challenge whose kind is the first in `kinds`; None: none of them is offered."""
+    """Return the challenge of the first kind in `kinds`; None: none of them is offered."""
     found = {}
     for body in bodies:
         fields = body.chall.to_json()  # the library knows not all kinds, in no release
@@ -50,10 +50,10 @@ def choose(bodies: Iterable[Any], kinds: Sequence[str]) -> Challenge | None:
 
 def put_answer(folder: Folder, name: str, challenge: Challenge, key: JWKEC, hosts: Hosts | None = None) -> None:
     """
-    Write the file of an answer; for HTTP-01 let all hosts have it.
+    Write the file of an answer; for HTTP-01 let all hosts have the answer.
 
     Raises:
-        OSError: it could not be written, or the hosts' store is away.
+        OSError: a failed write, or an absent store of the hosts.
     """
     authorization = f"{challenge.token}.{b64encode(key.thumbprint()).decode()}"
     if challenge.kind == HTTP_01:

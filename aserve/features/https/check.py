@@ -1,8 +1,8 @@
-"""What --check says of certificates by ACME.
+"""The lines of --check about certificates by ACME.
 
 Owns:     lines_of.
 Thread:   the main thread.
-Not here: what a running server says (status.py), the other lines (command/banner.py).
+Not here: the words of a running server (status.py), the other lines (command/banner.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .settings import HTTPSSettings, folder_of
 
 
 def lines_of(config: HTTPSSettings) -> list[str]:
-    """Return the lines: the names, the authority, the folder, the challenges that can be answered; none without --https."""
+    """Return the lines: the names, the authority, the folder, the answerable challenges; none without --https."""
     if not config.https:
         return []
     return [

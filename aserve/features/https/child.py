@@ -1,10 +1,10 @@
 """A short-lived child process that works with keys and talks to the authority.
 
-Owns:     Child: its start, its job as JSON, its result as JSON, its end.
+Owns:     Child: the start, the job as JSON, the result as JSON, the end.
 Thread:   any; `wait` blocks.
 Not here: the work (program.py).
 
-The libraries take 25 MB, and are needed some seconds a month: so they are never loaded into a worker, and their work does not hold its GIL.
+The libraries take 25 MB, and are needed some seconds a month: so no worker ever loads them, and their work does not hold a worker's GIL.
 """
 
 from __future__ import annotations
@@ -29,40 +29,38 @@ CODE = (
 
 
 class ChildError(Exception):
-    """The child could not do its job, for a reason that is no authority's: the text says which."""
+    """The child could not do the job, without a fault of an authority: the text has the reason."""
 
 
 class Child:
-    """One child with one job."""
-
     def __init__(self, job: Mapping[str, Any], keep: Sequence[int] = (), owner: Owner | None = None) -> None:
         """
-        Start it. `keep`: descriptors that it inherits; `owner`: the user that it becomes, for root.
+        Start the child. `keep`: descriptors to inherit; `owner`: the user to become, for root.
 
         Raises:
-            ChildError: it cannot be started.
+            ChildError: the child cannot be started.
         """
         self._job = json.dumps(job).encode()
         account: dict[str, Any] = {}
         if owner is not None:
             account = {"user": owner.uid, "group": owner.gid, "extra_groups": []}
         try:
-            # In / there is nothing to import by mistake, and no folder that may be gone.
+            # In / there is nothing to import by mistake, and the folder cannot be gone.
             self._process = subprocess.Popen(  # noqa: S603 - this Python, with our code
                 [sys.executable, "-W", "ignore", "-c", CODE, ROOT], cwd="/", pass_fds=keep, stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, **account,
             )  # fmt: skip
         except (OSError, ValueError, subprocess.SubprocessError) as exc:
-            # A virtual environment has a link to Python; it is the file behind it that a user may not reach.
+            # A virtual environment has a link to Python; the file behind the link may be out of a user's reach.
             python = os.path.realpath(sys.executable) if sys.executable else "Python"
             raise ChildError(f"{python} cannot be started: {_why(exc)}") from None
 
     def wait(self) -> dict[str, Any]:
         """
-        Return its result.
+        Return the result.
 
         Raises:
-            ChildError: it has ended without one, or took too long.
+            ChildError: the child has ended without a result, or took too long.
         """
         try:
             out, err = self._process.communicate(self._job, MAX_SECONDS)
@@ -79,7 +77,7 @@ class Child:
         return result
 
     def end(self) -> None:
-        """End it, if it has not ended."""
+        """End the child, if still running."""
         self._process.kill()
 
 

@@ -1,11 +1,11 @@
-"""The facts of one name, and what to do next for it: facts in, one action out.
+"""The facts of one name, and the next step: facts in, one action out.
 
 Owns:     Facts, Do, decide; fault_of.
 Thread:   any; pure: no clock, file, store or log.
-Not here: gathering the facts and acting (renewal.py), which challenge (attempts.py), notes (notes.py), dates (issued.py).
+Not here: gathering the facts and acting (renewal.py), the choice of a challenge (attempts.py), notes (notes.py), dates (issued.py).
 
-`decide` is called with facts that are gathered at each look, and if something is due, anew behind the locks: so it does not matter what another
-process or host has done meanwhile. One action follows from it; the next look finds what is due then.
+`decide` is called with facts gathered at each look, and before a due step anew behind the locks: so the work of another process or host meanwhile
+does no harm. One action follows from the facts; the next look finds the next due step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .notes import Notes
 
 
 class Do(enum.Enum):
-    """What is to be done for a name."""
+    """The step to do for a name."""
 
     NOTHING = "its certificate is good for some time, or a failure forbids an order now"
     TAKE = "serve the certificate that another host has got, which is valid for longer"
@@ -28,21 +28,21 @@ class Do(enum.Enum):
 
 
 class Facts(NamedTuple):
-    """What is known of one name at one time."""
+    """The known facts of one name at one time."""
 
     name: str
     now: float  # by the wall clock
     directory: str  # of the configured authority
     notes: Notes
-    issued: Issued | None  # the dates of the certificate that is served, be it a placeholder; None: none can be used
+    issued: Issued | None  # the dates of the served certificate, be it a placeholder; None: no usable one
     is_shared: bool = False  # there are other hosts
-    given: Given | None = None  # what the last host has given to all; None: none has, or it has no form
-    theirs: Issued | None = None  # its dates; None: it is damaged
-    is_held: bool = False  # another host orders, or its order has failed lately
+    given: Given | None = None  # given by the last host to all; None: nothing, or malformed
+    theirs: Issued | None = None  # the dates of `given`; None: damaged
+    is_held: bool = False  # another host orders, or has failed with an order lately
 
     @property
     def ours(self) -> Issued | None:
-        """The certificate that is served, if the configured authority has signed it."""
+        """The served certificate, if signed by the configured authority."""
         return self.issued if self.notes.directory == self.directory else None
 
     @property
@@ -52,7 +52,7 @@ class Facts(NamedTuple):
 
     @property
     def is_due(self) -> bool:
-        """Whether the certificate is to be ordered, if nothing forbids it."""
+        """Whether the certificate is to be ordered, if nothing forbids an order."""
         return self.ours is None or self.now >= self.ours.renew_at or not self.ours.is_valid(self.now)
 
     @property
@@ -63,9 +63,9 @@ class Facts(NamedTuple):
 
 def decide(facts: Facts) -> Do:
     """
-    Return what is to be done next. A certificate that is there already comes before an order.
+    Return the next step. A certificate already there comes before an order.
 
-    One that is due is not given: a store that loses what it is given would put the order off until it has expired.
+    A due certificate is not given to the hosts: a store that loses certificates would put the order off until the certificate has expired.
     """
     if facts.is_comparable and _is_worth_having(facts.theirs, facts.ours, facts.now):
         return Do.TAKE
@@ -76,9 +76,9 @@ def decide(facts: Facts) -> Do:
 
 def fault_of(facts: Facts) -> dict[str, Any]:
     """
-    Return the fault of an order that has succeeded, as order.py does; an empty one: it has none.
+    Return the fault of a successful order, in the form of order.py; empty: no fault.
 
-    A certificate that is due as soon as it is there would have the authority asked with each look, until it refuses.
+    A certificate due at once would bring the authority an order with each look, until a refusal.
     """
     if not facts.is_due:
         return {}
@@ -87,5 +87,5 @@ def fault_of(facts: Facts) -> dict[str, Any]:
 
 
 def _is_worth_having(one: Issued | None, other: Issued | None, now: float) -> bool:
-    """Whether it is valid, and for longer than the other. One that has expired would have clients sent to TLS, where they refuse it."""
+    """Whether the certificate is valid, and for longer than the other. An expired one would have clients sent to TLS, and refused there."""
     return one is not None and one.is_valid(now) and (other is None or one.until > other.until)

@@ -1,9 +1,9 @@
-"""Words for what goes wrong with an order: whose fault it is, and what to do.
+"""Words for a failed order: whose fault, and the remedy.
 
 Owns:     explain; the kinds of faults beside ACME's.
 Thread:   any; pure.
 Spec:     RFC 8555 section 6.7 (types of errors).
-Not here: finding the fault (order.py), logging it (renewal.py).
+Not here: finding the fault (order.py), logging the fault (renewal.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .answers import PORTS, TLS_ALPN_01
 MAX_DETAIL = 300
 _REASON = lazy_pattern(r"\[Errno -?\d+\] ([^'\")]+)|(timed out)|certificate verify failed: ([^(']*[^(' ])")
 
-# By kind: what has happened, and what to do. {authority}: its host; {name}; {port}, which the authority has tried; {folder}.
+# By kind: the fact, and the remedy. {authority}: its host; {name}; {port}, tried by the authority; {folder}.
 FAULTS = {
     # The authority's checks of the name.
     "dns": ("{authority} finds no address of {name}: {detail}", "add a record A or AAAA for {name} that leads to this machine"),
@@ -121,7 +121,7 @@ def explain(name: str, authority: str, folder: str, result: Mapping[str, Any]) -
 
 
 def _shorten(kind: str, result: Mapping[str, Any]) -> str:
-    """Return the detail as one line, not longer than lines of a log may be."""
+    """Return the detail as one line, within the length of a log line."""
     parts = [str(result[key]) for key in ("detail", "subproblems") if result.get(key)]
     detail = " ".join("; ".join(parts).split())
     if kind in ("unreachable", "directory-tls"):  # the library wraps the reason in three others

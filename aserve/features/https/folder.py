@@ -1,14 +1,14 @@
-"""The folder of certificates: its paths and rights, and files that are there whole or not at all.
+"""The folder of certificates: paths and rights, and files that are there whole or not at all.
 
 Owns:     Folder.
-Thread:   any; what several processes write is written under turn.py's lock.
-Not here: the folder's place (settings.py), what certificates are (program.py), what the notes say (notes.py).
+Thread:   any; files of several writing processes are written under turn.py's lock.
+Not here: the folder's place (settings.py), the making of certificates (program.py), the content of notes (notes.py).
 
     account.pem            the account's key
-    certificates/NAME.pem  key and chain of a name in one file, so that one rename replaces both
-    challenges/TOKEN       what the authority is to find at /.well-known/acme-challenge/TOKEN
-    names/NAME.json        notes: whose certificate it is, and how orders failed since
-    lock                   of the process whose turn it is
+    certificates/NAME.pem  key and chain of a name in one file, for one rename to replace both
+    challenges/TOKEN       the authority's text at /.well-known/acme-challenge/TOKEN
+    names/NAME.json        notes: whose certificate, and the failed orders since
+    lock                   of the process in turn
 """
 
 from __future__ import annotations
@@ -30,20 +30,18 @@ FOLDERS = ("certificates", "challenges", "names")
 FOR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 # Larger than any answer to a challenge, and any file of ours.
 MAX_BYTES = 1 << 20
-# What `write` puts beside a file; and after how long nothing writes there any more. Guess: a minute, for some KB and a slow disk.
+# The names of `write` beside a file; and the time after which nothing writes there any more. Guess: a minute, for some KB and a slow disk.
 UNFINISHED, UNFINISHED_SECONDS = lazy_pattern(r"(?:.+\.(?:pem|json)|[A-Za-z0-9_-]+)\.[0-9]+\.new\Z"), 60.0
 
 
 class Owner(NamedTuple):
-    """The user and group that the files belong to."""
+    """The user and group of the files."""
 
     uid: int
     gid: int
 
 
 class Folder:
-    """One folder of certificates."""
-
     def __init__(self, path: str) -> None:
         self.path = path
         self.account, self.lock = self._place("account.pem"), self._place("lock")
@@ -54,7 +52,7 @@ class Folder:
         return self._place("certificates", f"{name}.pem")
 
     def challenge(self, token: str) -> str:
-        """Return the path of the answer to a challenge; the caller has seen that the token is no path."""
+        """Return the path of the answer to a challenge; the caller has made sure that the token is no path."""
         return os.path.join(self.challenges, token)
 
     def _place(self, *parts: str) -> str:
@@ -62,17 +60,17 @@ class Folder:
 
     def make(self, owner: Owner | None) -> None:
         """
-        Make what is missing, and see that only its owner can read it; None: the owner is this process's user.
+        Make missing parts, and see that only the owner can read them; None: the owner is this process's user.
 
         Raises:
-            ConfigError: it cannot be made, or others can read it, or its user cannot write it; the text says what to do.
+            ConfigError: a part cannot be made, or others can read a part, or the user cannot write there; the text has the remedy.
         """
         try:
             _make_parents(self.path)
             for path in (self.path, *map(self._place, FOLDERS)):
                 if not os.path.isdir(path):
                     os.mkdir(path, 0o700)
-                    if owner is not None:  # it may have put a link in its place, to a folder of root's
+                    if owner is not None:  # the owner may have put a link in the place, to a folder of root's
                         os.chown(path, *owner, follow_symlinks=False)
         except OSError as exc:
             user = _name_of(owner.uid if owner is not None else os.geteuid())
@@ -84,7 +82,7 @@ class Folder:
 
     def look(self, owner: Owner | None) -> None:
         """
-        Refuse rights of what is there by which others would read keys, or by which the server could not renew them; see `make`.
+        Refuse rights on present parts that let others read keys, or keep the server from renewing them; see `make`.
 
         Raises:
             ConfigError: see `make`.
@@ -110,12 +108,12 @@ class Folder:
 
     def write(self, path: str, octets: bytes, check: Callable[[str], None] = lambda path: None) -> None:
         """
-        Write a file that only its owner can read; others see the old file or the new one.
+        Write a file for the owner's eyes only; others see the old file or the new one.
 
-        `check`: looks at the new file, which has another path then, and raises if the old one is to stay.
+        `check`: looks at the new file, meanwhile at another path, and raises if the old one is to stay.
 
         Raises:
-            OSError: it could not be written; the old file is as it was.
+            OSError: a failed write; the old file is unchanged.
         """
         beside = f"{path}.{os.getpid()}.new"
         try:
@@ -132,7 +130,7 @@ class Folder:
         _sync(os.path.dirname(path))
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """Return the object of a name's notes; an empty one if there is none, or it is damaged."""
+        """Return the object of a name's notes; empty if missing or damaged."""
         try:
             with open(self._place("names", f"{name}.json"), "rb") as file:
                 notes = json.loads(file.read(MAX_BYTES))
@@ -145,12 +143,12 @@ class Folder:
         Write the object of a name's notes.
 
         Raises:
-            OSError: it could not be written.
+            OSError: a failed write.
         """
         self.write(self._place("names", f"{name}.json"), json.dumps(notes).encode())
 
     def drop_unfinished(self) -> None:
-        """Remove what processes have left that were killed in the middle of a write; follow no link."""
+        """Remove the leftovers of processes killed in the middle of a write; follow no link."""
         for path in (self.path, *map(self._place, FOLDERS)):
             with contextlib.suppress(OSError):
                 _drop_unfinished(path, time.time() - UNFINISHED_SECONDS)
@@ -163,7 +161,7 @@ class Folder:
 
 
 def _make_parents(path: str) -> None:
-    """Make the folders above a path; under no umask may others write there, as they could put another folder in its place."""
+    """Make the folders above a path; under no umask may others write there, as they could put another folder in the place."""
     above = os.path.dirname(path)
     if not os.path.isdir(above):
         _make_parents(above)

@@ -1,11 +1,11 @@
-"""What several hosts of one site share over --shared: answers to challenges, certificates with their keys, and whose turn it is.
+"""The common property of several hosts of one site over --shared: answers to challenges, certificates with their keys, and the turn.
 
 Owns:     Hosts.
 Thread:   any; each call waits for the store, at most two seconds.
 Not here: the store and its leases (features/sharing/).
 
-An authority asks any of the hosts that the name leads to, whichever has ordered. So each answers from the store what it has no file for, by
-HTTP-01 alone: the event loop, which answers TLS-ALPN-01, waits for no store. Keys are named after the names of hosts, not after the app.
+An authority asks any of the hosts under the name, whichever has ordered. So each host without a file answers from the store, by HTTP-01 alone: the
+event loop, with the answers of TLS-ALPN-01, waits for no store. Keys are named after the names of hosts, not after the app.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Hosts:
         Let all hosts give this answer.
 
         Raises:
-            StoreError: the store does not have it.
+            StoreError: the store does not have the answer.
         """
         self._store.ask("SET", self._key("answer", token), octets, "EX", ANSWER_SECONDS)
 
     def answer(self, token: str) -> bytes | None:
-        """Return the answer that another host has put; None: there is none, or the store is away."""
+        """Return an answer put by another host; None: no answer, or the store is away."""
         with contextlib.suppress(StoreError):
             found: bytes | None = self._store.ask("GET", self._key("answer", token))
             return found
@@ -61,7 +61,7 @@ class Hosts:
 
     def get(self, name: str) -> Given | None:
         """
-        Return the certificate of a name; None: no host has got one, or what is there is not of this form.
+        Return the certificate of a name; None: no host has got one, or the store's text has another form.
 
         Raises:
             StoreError: the store is away.
@@ -74,7 +74,7 @@ class Hosts:
             return None
 
     def wait(self, name: str, seconds: float) -> None:
-        """Let no host order this name for a while: an order has failed. If the store is away, others find out by themselves."""
+        """Let no host order this name for a while: an order has failed. If the store is away, other hosts find out by themselves."""
         with contextlib.suppress(StoreError):
             self._store.ask("SET", self._key("wait", name), "1", "EX", max(1, int(seconds)))
 
@@ -85,7 +85,7 @@ class Hosts:
 
     @contextlib.contextmanager
     def turn(self, name: str) -> Iterator[bool]:
-        """
+        """Yield whether this host may order the name now: no other does, and none has failed lately.
         Yield whether this host may order the name now: no other does, and none has failed lately.
 
         Raises:

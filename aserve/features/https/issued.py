@@ -1,8 +1,8 @@
-"""A certificate in its file: from when and until when it is valid, and when it is to be renewed.
+"""A certificate in a file: the dates, and the time of the renewal.
 
 Owns:     Issued, Given, refuse_unusable, show_time.
-Thread:   any; it reads a file.
-Not here: ordering one (renewal.py), its names, key and signatures (tls/chain.py).
+Thread:   any; a file is read.
+Not here: ordering one (renewal.py), the names, key and signatures (tls/chain.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...tls.validity import Validity
 from .folder import MAX_BYTES, Folder
 from .schedule import renew_at
 
-# Guess: how far a clock may be behind that of an authority, which has certificates begin as they are signed.
+# Guess: the lag of a clock behind an authority's; certificates begin at their signing.
 SKEW_SECONDS = 300.0
 
 
@@ -33,7 +33,7 @@ class Issued(NamedTuple):
 
     @classmethod
     def of(cls, folder: Folder, name: str) -> Issued | None:
-        """Return those of a name's certificate, be it a placeholder; None: no client would take it for that name."""
+        """Return the dates of a name's certificate, be it a placeholder; None: no client would accept the certificate for that name."""
         path = folder.certificate(name)
         try:
             with open(path, "rb") as file:
@@ -43,7 +43,7 @@ class Issued(NamedTuple):
 
     @classmethod
     def of_pem(cls, pem: bytes) -> Issued | None:
-        """Return those of the first certificate in a text, the server's own; None: there is none, or one of them is damaged."""
+        """Return the dates of the first certificate in a text, the server's own; None: there is none, or one is damaged."""
         chain = chain_of(pem)
         return cls._of_certificate(chain[0]) if chain else None
 
@@ -52,29 +52,29 @@ class Issued(NamedTuple):
         return cls(one.end.timestamp(), renew_at(one.begin, one.end, one.certificate), one.begin.timestamp())
 
     def is_valid(self, now: float) -> bool:
-        """Whether it is valid, but for a clock that is somewhat behind."""
+        """Whether the certificate is valid, also by a clock somewhat behind."""
         return self.begin - SKEW_SECONDS <= now < self.until
 
 
 @functools.lru_cache(maxsize=256)
 def _issued(path: str, name: str, pem: bytes) -> Issued | None:
-    """Return the dates of a file with these octets: each minute it is the same."""
+    """Return the dates of a file with these octets: the same each minute."""
     return Issued.of_pem(pem) if not find_fault(path, name) else None
 
 
 def refuse_unusable(path: str, name: str, now: float, present: Issued | None = None) -> None:
     """
-    Look at a file before it becomes a name's certificate; `present`: the one in its place.
+    Look at a file before the place as a name's certificate; `present`: the one now in that place.
 
     Raises:
-        UnusableError: no client would take it, or it is to be renewed already, and ends before the present one.
-        OSError: it cannot be read.
+        UnusableError: no client would accept the file, or a renewal is due already, and the end comes before the present one's.
+        OSError: the file cannot be read.
     """
     fault = find_fault(path, name)
     if fault:
         raise UnusableError(fault)
     with open(path, "rb") as file:
-        # A client may know another way from the issuer on, by certificates that are not in the chain.
+        # A client may know another way from the issuer on, by certificates outside the chain.
         chain = [Issued._of_certificate(one) for one in chain_of(file.read())[:2]]
     first = chain[0]
     is_worse = present is not None and first.renew_at <= now and first.until < present.until
@@ -85,7 +85,7 @@ def refuse_unusable(path: str, name: str, now: float, present: Issued | None = N
 
 
 class Given(NamedTuple):
-    """A certificate that one of the hosts has got."""
+    """A certificate got by one of the hosts."""
 
     directory: str
     pem: bytes  # key and chain

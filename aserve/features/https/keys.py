@@ -1,4 +1,4 @@
-"""Keys, and what is signed with them: requests for certificates, certificates of our own.
+"""Keys, and their signatures: requests for certificates, certificates of our own.
 
 Owns:     new_key, load_key; new_request; new_placeholder; the certificate of TLS-ALPN-01.
 Thread:   the child's only one.
@@ -17,14 +17,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from ...tls.validity import PLACEHOLDER
 
-# Nothing looks at its dates; a machine whose clock is years behind shall serve it, too.
+# Nothing looks at these dates; a machine with a clock years behind shall serve a placeholder, too.
 PLACEHOLDER_BEGIN, PLACEHOLDER_END = datetime.datetime(2000, 1, 1), datetime.datetime(2049, 12, 31)
 ACME_IDENTIFIER = x509.ObjectIdentifier("1.3.6.1.5.5.7.1.31")  # RFC 8737 6.1
-OCTET_STRING = 4  # its tag in DER
+OCTET_STRING = 4  # the tag in DER
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:
-    """Return a new key, of the curve that every client of TLS 1.2 knows."""
+    """Return a new key, of a curve known to every client of TLS 1.2."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
@@ -41,7 +41,7 @@ def load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     Return the key of a PEM file.
 
     Raises:
-        ValueError: it is damaged, or of another kind.
+        ValueError: the key is damaged, or of another kind.
     """
     key = serialization.load_pem_private_key(pem, None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
@@ -58,7 +58,7 @@ def new_request(key: ec.EllipticCurvePrivateKey, name: str) -> bytes:
 
 
 def new_placeholder(name: str) -> bytes:
-    """Return a key and a certificate that it has signed itself, as PEM."""
+    """Return a key and a certificate signed by the key itself, as PEM."""
     return _sign_oneself(name, [])
 
 

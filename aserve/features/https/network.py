@@ -1,9 +1,9 @@
-"""What sends requests to an authority, and bounds what an answer may cost.
+"""The sender of requests to an authority, with bounds for the cost of an answer.
 
 Owns:     new_network, Answers.
 Thread:   the child's only one, and one more for each answer.
 Spec:     RFC 8555 section 6.1 (HTTPS alone).
-Not here: what is asked (account.py, order.py).
+Not here: the questions (account.py, order.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from urllib3.exceptions import HTTPError
 
 from ...settings import VERSION
 
-# Of a whole order: what is read before, the authority's checks, and its signature. The child ends a minute later.
+# Of a whole order: the reads before, the authority's checks, and the signature. The child ends a minute later.
 ORDER_SECONDS = 240.0
 # Of one whole answer, and from one octet to the next.
 ANSWER_SECONDS, SILENT_SECONDS = 60.0, 30.0
@@ -34,7 +34,7 @@ CHUNK_OCTETS = 1 << 14
 
 
 def new_network(job: Mapping[str, Any], key: JWKEC, answers: Answers) -> client.ClientNetwork:
-    """Return what sends requests, signed by the account's key."""
+    """Return a sender of requests signed by the account's key."""
     network = client.ClientNetwork(
         key, alg=ES256, user_agent=f"aserve/{VERSION}", timeout=SILENT_SECONDS, verify_ssl=job["ca"] or True
     )
@@ -45,12 +45,12 @@ def new_network(job: Mapping[str, Any], key: JWKEC, answers: Answers) -> client.
 
 
 class Answers(HTTPAdapter):  # type: ignore[misc]
-    """Gets the answers of one order, each within its bounds."""
+    """Gets the answers of one order, each within bounds."""
 
     def __init__(self) -> None:
         super().__init__()
         self._until = time.monotonic() + ORDER_SECONDS
-        self.retry_after = ""  # of the last answer, if that was a refusal
+        self.retry_after = ""  # of the last answer, if a refusal
 
     @property
     def seconds(self) -> float:
@@ -59,12 +59,12 @@ class Answers(HTTPAdapter):  # type: ignore[misc]
 
     def send(self, request: Any, *args: Any, **kwargs: Any) -> requests.Response:
         """
-        Return a whole answer. A thread reads it, as a peer that sends an octet now and then is never late for a socket.
+        Return a whole answer, read by a thread: a peer with an octet now and then is never late for a socket.
 
         Raises:
-            errors.ClientError: it is too long, or asked for without TLS.
-            errors.TimeoutError: it takes too long.
-            requests.RequestException: there is none.
+            errors.ClientError: the answer is too long, or asked for without TLS.
+            errors.TimeoutError: the answer takes too long.
+            requests.RequestException: there is no answer.
         """
         if not request.url.startswith("https://"):
             raise errors.ClientError(f"{request.url} is no URL of HTTPS")

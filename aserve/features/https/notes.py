@@ -1,11 +1,11 @@
-"""What is noted of a name: whose certificate it has, and the failures since.
+"""The notes of a name: whose certificate, and the failures since.
 
 Owns:     Notes, the only reader and writer of names/NAME.json.
-Thread:   any; what several processes write is written under turn.py's lock.
-Not here: what follows from them (facts.py), the certificate's dates (issued.py).
+Thread:   any; files of several writing processes are written under turn.py's lock.
+Not here: the conclusions (facts.py), the certificate's dates (issued.py).
 
-In the file each note has its field's name, and a note with its default is left out. A key that is none of these is not read; a number
-that is no number or no time makes the file a damaged one, in which nothing is noted.
+In the file each note has the field's name, and a note with the default is left out. Unknown keys are not read; a number in another form, or outside
+all times, makes the file a damaged one, without notes.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from .folder import Folder
 
 # Let's Encrypt allows five failures for a name in an hour.
 QUICK_FAILURES, QUICK_SECONDS = 3, 60.0
-# The longest that an authority's Retry-After is obeyed: Let's Encrypt counts by weeks.
+# The longest obeyed Retry-After of an authority: Let's Encrypt counts by weeks.
 MAX_RETRY_SECONDS = 8 * 24 * 3600.0
 NUMBERS = ("failures", "at", "again")
-# Before and after 1970; a time beyond it is no date.
+# Before and after 1970; a time further away is no date.
 MAX_TIME = 6e10
 
 
 class Notes(NamedTuple):
     """The notes of one name. Times are the wall clock's."""
 
-    directory: str = ""  # of the authority that has signed the certificate; "": there is a placeholder
+    directory: str = ""  # of the authority behind the certificate; "": there is a placeholder
     failures: int = 0  # one after another, since the last certificate
-    at: float = 0.0  # when the last one was
+    at: float = 0.0  # time of the last failure
     again: float = 0.0  # no order before; 0: none has failed
-    fault: str = ""  # why the last one failed, for the log
+    fault: str = ""  # the reason of the last failure, for the log
     is_asked: bool = False  # the authority has asked for that delay
-    asked: str = ""  # the directory of the authority that failed; "": the configured one
+    asked: str = ""  # the directory of the failed authority; "": the configured one
 
     @classmethod
     def of(cls, folder: Folder, name: str) -> Notes:
-        """Return those of a name; none if there is no file, or it is damaged."""
+        """Return the notes of a name; none if the file is missing or damaged."""
         found = folder.read_json(name)
         return cls._of_json(found) if all(_is_number(found.get(key, 0)) for key in NUMBERS) else cls()
 
@@ -59,7 +59,7 @@ class Notes(NamedTuple):
         Put these in place of a name's notes.
 
         Raises:
-            OSError: they could not be written; the old ones are there.
+            OSError: a failed write; the old ones are there.
         """
         empty = Notes()._asdict()
         folder.write_json(name, {key: value for key, value in self._asdict().items() if value != empty[key]})
@@ -70,18 +70,18 @@ class Notes(NamedTuple):
         return bool(self.directory)
 
     def is_waiting(self, now: float) -> bool:
-        """Whether a failure forbids an order now. A time that no delay explains is of a clock that was wrong."""
+        """Whether a failure forbids an order now. A time without an explaining delay comes from a wrong clock."""
         return now < self.again <= now + MAX_RETRY_SECONDS
 
     def for_authority(self, directory: str) -> Notes:
-        """Return the notes that hold for this authority: another one's failures do not."""
+        """Return the notes of this authority: another one's failures do not count."""
         return self if self.asked in ("", directory) else Notes(self.directory)
 
     def after_start(self) -> Notes:
         """
-        Return the notes with which a server starts: perhaps its user has mended something, and does not want to wait.
+        Return the notes for the start of a server: perhaps the user has mended something, and does not want to wait.
 
-        Some starts a day are so; those of a server that dies again and again are not, nor does one change what the authority has asked for.
+        Some starts a day are so; starts of a server that dies again and again are not, nor does a start change a delay asked by the authority.
         """
         if self.is_asked or self.failures > QUICK_FAILURES:
             return self

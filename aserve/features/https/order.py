@@ -3,7 +3,7 @@
 Owns:     order, the child's job; Refused.
 Thread:   the child's only one.
 Spec:     RFC 8555 section 7.4.
-Not here: when (schedule.py), words for faults (faults.py).
+Not here: the time (schedule.py), words for faults (faults.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # The library tries a refused nonce once more; an order has some ten requests.
 MAX_TRIES = 5
-# What a fault without a type of ACME is, see faults.py. The first that fits counts.
+# The kind of a fault without a type of ACME, see faults.py. The first match counts.
 KINDS: tuple[tuple[Any, str], ...] = (
     (UnusableError, "unusable"),
     (errors.TimeoutError, "timeout"),
@@ -52,13 +52,13 @@ class Refused(Exception):
 
 def order(job: Mapping[str, Any]) -> dict[str, Any]:
     """
-    Order a certificate for `job["name"]`, and write it.
+    Order a certificate for `job["name"]`, and write the file.
 
-    Return nothing if it is there, else "kind" (the last word of ACME's type of error, or one of faults.py), "detail" and, if the authority
-    said so, "retry_after".
+    Return nothing after success, else "kind" (the last word of ACME's type of error, or one of faults.py), "detail" and, from the authority,
+    "retry_after".
     """
     folder = Folder(job["folder"])
-    folder.drop_challenges()  # of an order that was cut off
+    folder.drop_challenges()  # of an order cut off
     try:
         key = key_of(folder)
     except (OSError, ValueError) as exc:
@@ -67,14 +67,14 @@ def order(job: Mapping[str, Any]) -> dict[str, Any]:
     try:
         _try(job, folder, new_network(job, key, answers), answers)
         return {}
-    except Exception as exc:  # the libraries raise errors of many kinds at an answer without its form
+    except Exception as exc:  # the libraries raise errors of many kinds at a malformed answer
         return {**_describe(exc), **({"retry_after": answers.retry_after} if answers.retry_after else {})}
     finally:
         folder.drop_challenges()
 
 
 def _describe(exc: Exception) -> dict[str, Any]:
-    """Return "kind", "detail" and what else belongs to a fault; see `order`."""
+    """Return "kind", "detail" and the further parts of a fault; see `order`."""
     if isinstance(exc, errors.IssuanceError):
         exc = exc.error
     if isinstance(exc, Refused):
@@ -83,7 +83,7 @@ def _describe(exc: Exception) -> dict[str, Any]:
         subproblems = "; ".join(str(one.detail) for one in exc.subproblems or ())
         detail = str(exc.detail or exc.title or exc.typ)
         return {"kind": str(exc.typ).rpartition(":")[2], "detail": detail, "subproblems": subproblems}
-    status = getattr(exc.args[0] if exc.args else None, "status_code", 0)  # of a refusal that has no form
+    status = getattr(exc.args[0] if exc.args else None, "status_code", 0)  # of a malformed refusal
     if status == 429 or status >= 500:
         return {"kind": "rateLimited" if status == 429 else "serverInternal", "detail": f"status {status}"}
     kind = next(kind for classes, kind in KINDS if isinstance(exc, classes))
@@ -125,7 +125,7 @@ def _order(job: Mapping[str, Any], folder: Folder, network: client.ClientNetwork
 def _answer(
     job: Mapping[str, Any], folder: Folder, authority: client.ClientV2, made: messages.OrderResource, key: Any
 ) -> str:
-    """Answer the challenge of each authorization that is not valid already; return its kind."""
+    """Answer the challenge of each authorization not valid already; return the kind."""
     taken = ""
     for one in made.authorizations:
         if one.body.status == messages.STATUS_VALID:
@@ -143,7 +143,7 @@ def _answer(
 def _hosts(job: Mapping[str, Any]) -> Hosts | None:
     if job["shared"] is None:
         return None
-    from .hosts import Hosts  # which knows redis
+    from .hosts import Hosts  # imports redis
 
     return Hosts(*job["shared"])
 

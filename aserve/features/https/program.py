@@ -1,7 +1,7 @@
-"""The program of the child: reads a job, does it, prints its result.
+"""The program of the child: reads a job, does the job, prints the result.
 
 Owns:     main; JOBS.
-Thread:   the child's only one. No server imports this module, or what it imports: account.py, challenges.py, keys.py, order.py.
+Thread:   the child's only one. No server imports this module, or its imports: account.py, challenges.py, keys.py, order.py.
 Not here: starting the child (child.py).
 """
 
@@ -22,12 +22,12 @@ from .order import order
 
 
 def make_placeholders(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Write a certificate that no client trusts for each name, to be served until there is a real one."""
+    """Write a certificate without any client's trust for each name, to be served until there is a real one."""
     folder = Folder(job["folder"])
     for name in job["names"]:
         if os.path.exists(folder.certificate(name)):
             continue  # by now another process has got a certificate
-        Notes().write(folder, name)  # first: there was perhaps a certificate, which was damaged
+        Notes().write(folder, name)  # first: maybe there was a damaged certificate
         folder.write(folder.certificate(name), new_placeholder(name))
     return {}
 
@@ -37,7 +37,7 @@ JOBS = {"placeholders": make_placeholders, "order": order}
 
 def main() -> None:
     """Do the job on standard input. The parent may be killed: then nothing ends this process but time."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # of the terminal, at which the server says what there is to say
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # of the terminal: the server has the words there
     signal.alarm(MAX_SECONDS + 10)
     job = json.load(sys.stdin)
     json.dump(JOBS[job["do"]](job), sys.stdout)

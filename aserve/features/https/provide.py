@@ -1,7 +1,7 @@
-"""Files that a start reads: the folder, and a placeholder for each name without a certificate.
+"""Files read at a start: the folder, and a placeholder for each name without a certificate.
 
 Owns:     provide.
-Thread:   the main thread, or the event loop before it serves; a placeholder takes half a second.
+Thread:   the main thread, or the event loop before serving; a placeholder takes half a second.
 Not here: real certificates (renewal.py).
 """
 
@@ -24,7 +24,7 @@ logger = logging.getLogger("aserve")
 
 def provide(config: HTTPSSettings, is_check: bool = False) -> None:
     """
-    Make what is missing, for the user that the server runs as; `is_check`: only look at what is there.
+    Make missing files, for the user of the server; `is_check`: only look.
 
     Raises:
         ConfigError: the folder cannot be used, or the libraries do not work.
@@ -55,7 +55,7 @@ def _owner(config: HTTPSSettings) -> Owner | None:
 
 
 def _is_usable(path: str) -> bool:
-    """Whether there is a certificate with its key; set a damaged one aside, as the server would not start with it."""
+    """Whether there is a certificate with a key; set a damaged one aside, as the server would not start with the file."""
     if not os.path.exists(path):
         return False
     try:

@@ -1,9 +1,9 @@
 """Sends clients from HTTP to HTTPS, and has browsers stay there: --https-redirect, --hsts.
 
-Owns:     HTTPSOnly, the extension; HTTPSRedirect, its step.
+Owns:     HTTPSOnly, the extension; HTTPSRedirect, a step.
 Thread:   the step: a worker (with --threads 0: the event loop).
 Spec:     RFC 9110 section 15.4.9 (308), RFC 6797 (HSTS).
-Not here: health checks, which are answered before any step (connections/health.py); our own answers to authorities, whose step comes first (answers.py).
+Not here: health checks, answered before any step (connections/health.py); our own answers to authorities, in an earlier step (answers.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _AUTHORITY = lazy_pattern(r"\A[A-Za-z][A-Za-z0-9+.-]*://[^/?]*")
 
 
 class HTTPSRedirect(Before):
-    """Answers each request without TLS by the place where it is to be made again."""
+    """Answers each request without TLS by the place for the next try."""
 
     __slots__ = ("_common_fields", "_names", "_port", "_waiting")
 
@@ -40,8 +40,8 @@ class HTTPSRedirect(Before):
         """
         Make the step of a listener.
 
-        `names`: of the site; a request for another host is sent to the first. Empty: the request's own host is kept. `waiting`: those that have
-        no certificate yet.
+        `names`: of the site; a request for another host is sent to the first. Empty: the request's own host is kept. `waiting`: names without a
+        certificate yet.
         """
         self._names, self._waiting = names, waiting
         self._port = "" if port == HTTPS_PORT else f":{port}"
@@ -51,8 +51,8 @@ class HTTPSRedirect(Before):
         """
         Return the redirect; None: the app answers.
 
-        It does if a trusted proxy says that its client speaks TLS; if an authority asks, which may be certbot's to answer; and as long as there is
-        no certificate for the name: browsers would show a warning in place of the site, and remember the way there.
+        The app answers if a trusted proxy reports a client with TLS; if an authority asks, maybe for certbot's answer; and as long as there is no
+        certificate for the name: browsers would show a warning in place of the site, and remember the way there.
         """
         environ = build_bodyless_environ(exchange)
         if environ["wsgi.url_scheme"] == "https" or environ["PATH_INFO"].startswith(PREFIX):
@@ -74,7 +74,7 @@ class HTTPSRedirect(Before):
 
 
 def _path_of(target: str) -> str:
-    """Return path and query of a request target (RFC 9112 section 3.2), without octets that a field may not have."""
+    """Return path and query of a request target (RFC 9112 section 3.2), without octets forbidden in a field."""
     path = _AUTHORITY.sub("", target, count=1)
     path = path if path.startswith("/") else f"/{path.lstrip('*')}"
     return escape_url(path)
@@ -100,19 +100,19 @@ class HTTPSOnly(Extension[HTTPSSettings]):
         return config.hsts is not None or config.redirects
 
     def start(self, context: ServerContext) -> None:
-        """Learn the port of the first listener of TLS, unless the settings name one."""
+        """Learn the port of the first listener of TLS, unless given in the settings."""
         port = self._config.https_redirect
         self._port = port if isinstance(port, int) else _port_of(context.server.urls)
         self.on_second()
 
     def before(self, context: ListenerContext) -> Before | None:
-        """See Extension; a front server that speaks uwsgi or SCGI has redirects of its own."""
+        """See Extension; a front server with uwsgi or SCGI has redirects of its own."""
         if not self._config.redirects or context.listener.bind.protocol != "http":
             return None
         return HTTPSRedirect(self._config.https, self._port, context.common_fields, self._waiting)
 
     def on_second(self) -> None:
-        """Look which certificates have come; once all have, there is nothing to look at."""
+        """Look for new certificates; once all are there, there is nothing to look at."""
         for name in [*self._waiting]:
             if Notes.of(self._folder, name).has_certificate:
                 self._waiting.discard(name)

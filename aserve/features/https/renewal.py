@@ -1,8 +1,8 @@
 """Getting certificates and renewing them, while the server serves.
 
-Owns:     Renewal: the thread that each minute gathers the facts of each name, and does what is due; its lines in the log.
-Thread:   one of its own; `stop` the event loop.
-Not here: what is due (facts.py), the order itself (order.py), which process does it (turn.py).
+Owns:     Renewal: the thread that each minute gathers the facts of each name, and does the due steps; the lines in the log.
+Thread:   a second one; `stop` the event loop.
+Not here: the due step (facts.py), the order itself (order.py), the process in turn (turn.py).
 
 The server notices the new file by itself (tls/certificates.py). While an order fails, the old certificate is served.
 """
@@ -46,10 +46,8 @@ SAME_SECONDS = 3600.0
 
 
 class Renewal:
-    """The certificates of one server's names."""
-
     def __init__(self, config: HTTPSSettings, hosts: Hosts | None = None, now: Callable[[], float] = time.time) -> None:
-        """`hosts`: those that share the names with this one; None: it serves them alone."""
+        """`hosts`: the hosts with the same names; None: this one alone."""
         self._config, self._hosts, self._now = config, hosts, now
         self._folder = Folder(folder_of(config))
         # The child has another folder.
@@ -57,14 +55,14 @@ class Renewal:
         self._authority = urlsplit(config.acme_directory).netloc
         self._is_over = threading.Event()
         self._child: Child | None = None
-        self._logged: dict[str, tuple[str, float]] = {}  # by name: the last failure, and when it was logged
+        self._logged: dict[str, tuple[str, float]] = {}  # by name: the last failure, and the time of the log line
 
     def start(self, tells: bool = True) -> None:
         """Look from now on. `tells`: log until when each certificate is valid, and which names wait for their next try; one of several workers does."""
         Watcher(functools.partial(self._run, tells), "aserve-https").start()
 
     def stop(self) -> None:
-        """Look no more. An order that is under way ends; another process, or the next start, begins it anew."""
+        """Look no more. An order under way ends; another process, or the next start, begins the order anew."""
         self._is_over.set()
         child = self._child
         if child is not None:
@@ -98,9 +96,9 @@ class Renewal:
                 self._tell_dates(name, Issued.of(self._folder, name))
 
     def look(self) -> None:
-        """Do what is due for each name, unless another process does."""
+        """Do the due step for each name, unless another process does."""
         try:
-            self._folder.make(None)  # it may have been removed
+            self._folder.make(None)  # may have been removed
             for name in self._config.https:
                 if decide(self._facts(name)) is not Do.NOTHING and not self._is_over.is_set():
                     self._take_turn(name)
@@ -110,7 +108,7 @@ class Renewal:
             logger.exception("https: certificates could not be looked at; aserve has a mistake here")
 
     def _take_turn(self, name: str) -> None:
-        """Do what is due still once this process has its turn; an order takes this host's turn, too."""
+        """Do the step if still due once this process has the turn; an order takes this host's turn, too."""
         with take_turn(self._folder.lock) as lock:
             if lock is None:
                 return
@@ -158,7 +156,7 @@ class Renewal:
 
     def _order(self, lock: int, facts: Facts) -> None:
         name, notes = facts.name, facts.notes.for_authority(facts.directory)
-        # First: without room for a file each look would have the authority sign another certificate, until it refuses.
+        # First: without room for a file each look would have the authority sign another certificate, until a refusal.
         notes.write(self._folder, name)
         if facts.issued is None and notes.has_certificate:
             path = self._folder.certificate(name)
@@ -178,7 +176,7 @@ class Renewal:
             self._succeed(found)
 
     def _attempt(self, name: str, failures: int, lock: int) -> dict[str, Any]:
-        """Return the result of an order; if it could be another by the other kind of challenge, that one's."""
+        """Return the result of an order; where the other kind of challenge could give another result, the second result."""
         kinds = kinds_of(self._config)
         first = first_kind(kinds, failures)
         result = self._ask(name, first, lock)

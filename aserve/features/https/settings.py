@@ -1,6 +1,6 @@
 """The settings of certificates by ACME: names, folder, authority.
 
-Owns:     HTTPSSettings; the grammar of names; which certificate files they stand for; the default folder.
+Owns:     HTTPSSettings; the grammar of names; the certificate files of the names; the default folder.
 Thread:   any; pure, but for the user of the process and systemd's variable.
 Spec:     RFC 1123 section 2.1 (names of hosts), RFC 8555.
 Not here: the files (folder.py), getting certificates (renewal.py).
@@ -25,9 +25,9 @@ from ..sharing.settings import SharingSettings
 LETS_ENCRYPT = "https://acme-v02.api.letsencrypt.org/directory"
 ITS_TERMS = "https://letsencrypt.org/repository/"
 BINDS = ("https://:443", ":80")
-# Guess: more than a site has; each takes an order of its own.
+# Guess: more than a site has; each takes a separate order.
 MAX_NAMES = 100
-# RFC 1035 2.3.4: at most 63 octets in a label, and 253 in a name without its root.
+# RFC 1035 2.3.4: at most 63 octets in a label, and 253 in a name without the root.
 MAX_NAME = 253
 _LABELS = lazy_pattern(r"(?!-)[a-z0-9-]{1,63}(?<!-)(\.(?!-)[a-z0-9-]{1,63}(?<!-))*\Z")
 _PORT = count(1, 65535)
@@ -38,10 +38,10 @@ _EMAIL = lazy_pattern(r"[^\s@<>,]+@[^\s@<>,]+\.[^\s@<>,]+\Z")
 
 def parse_name(text: str) -> str:
     """
-    Return the name of a host as DNS has it: lower case, ASCII, without a dot at its end.
+    Return the name of a host in the form of DNS: lower case, ASCII, without a dot at the end.
 
     Raises:
-        ValueError: it is none, or no certificate can be had for it here; the text says what to do.
+        ValueError: no such name, or no certificate for the name here; the text has the remedy.
     """
     if "://" in text or "/" in text:
         raise ValueError(f"{text!r} is an address; write the name alone, such as shop.example.org")
@@ -53,7 +53,7 @@ def parse_name(text: str) -> str:
     if _is_address(text):
         raise ValueError(f"{text!r} is an IP address; give the name that leads to it")
     host, colon, port = text.partition(":")
-    if colon and not host:  # as uWSGI's flag of this name has it
+    if colon and not host:  # the form of uWSGI's flag of this name
         raise ValueError(
             f"{text!r} is an address to listen at; write --bind https://{text}, and here the name of the site"
         )
@@ -215,7 +215,7 @@ class HTTPSSettings(SharingSettings):
         return {"bind": BINDS, **implied} if values.get("https") else implied
 
     def tls_values(self) -> dict[str, Any]:
-        """See EngineSettings: the certificates of the names, the first of them for all clients that ask for none of them."""
+        """See EngineSettings: the certificates of the names, the first also for clients with any further name."""
         values = super().tls_values()
         texts = [f"{name}={certificate_of(self, name)}" for name in self.https]
         if texts and values["certificate"] is None:
@@ -224,7 +224,7 @@ class HTTPSSettings(SharingSettings):
 
 
 def folder_of(config: HTTPSSettings) -> str:
-    """Return the folder of the certificates, by its whole path. It is the same before and after root is given up."""
+    """Return the folder of the certificates, by the whole path, the same before and after root is given up."""
     if config.https_folder is not None:
         return os.path.abspath(config.https_folder)
     state = state_folder()
@@ -235,15 +235,15 @@ def folder_of(config: HTTPSSettings) -> str:
 
 
 def certificate_of(config: HTTPSSettings, name: str) -> str:
-    """Return the file of a name's certificate, in which its key is, too."""
+    """Return the file of a name's certificate and key."""
     return os.path.join(folder_of(config), "certificates", f"{name}.pem")
 
 
 def missing_certificates(config: HTTPSSettings) -> set[str]:
-    """Return the files of certificates that a start has yet to make."""
+    """Return the files of certificates still to be made by a start."""
     return {path for name in config.https if not os.path.exists(path := certificate_of(config, name))}
 
 
 def serves_tls_alpn(config: EngineSettings) -> bool:
-    """Whether the authority may reach a bind for TLS at port 443: it is that port, or it is unknown as another process has bound it."""
+    """Whether the authority may reach a bind for TLS at port 443: the bind has that port, or an unknown one bound by another process."""
     return any(bind.port == 443 or bind.is_given for bind in config.tls_binds)

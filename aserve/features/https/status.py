@@ -1,8 +1,8 @@
-"""What a status says of each name: until when it has a certificate, and how the last order ended.
+"""The part of a status about each name: the end of the certificate, and the end of the last order.
 
 Owns:     describe; StatusPart, the part in a supervisor.
-Thread:   that of its owner: a supervisor's, or an event loop's. It reads two small files for each name.
-Not here: showing it (features/control/ask.py, features/metrics/page.html), the warning (lifecycle/advice.py).
+Thread:   the owner's: a supervisor's, or an event loop's. Two small files are read for each name.
+Not here: showing the part (features/control/ask.py, features/metrics/page.html), the warning (lifecycle/advice.py).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def describe(folder: Folder, names: Iterable[str]) -> list[dict[str, Any]]:
     """
     Return an object for each name, for JSON.
 
-    "until" and "renewed_on" are null while there is a placeholder; "fault" says why the last order failed, "": it did not; "again" when the
-    next is to be tried.
+    "until" and "renewed_on" are null while there is a placeholder; "fault" says why the last order failed, "": no failure; "again": the time of the
+    next try.
     """
     found = []
     for name in names:

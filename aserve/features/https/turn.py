@@ -1,11 +1,11 @@
-"""The turn of one process to order certificates, of all that serve from one folder.
+"""The turn of one process to order certificates, among all with the same folder.
 
 Owns:     take_turn.
 Thread:   any.
-Not here: what is done in it (renewal.py).
+Not here: the work of the turn (renewal.py).
 
-A lock of the kernel, which ends with the last process that has its file open. A child inherits that: so an order has its turn for
-as long as it runs, even if the worker that has begun it is killed.
+A lock of the kernel, released with the last process that has the file open. A child inherits the file: so an order has the turn for as long as the
+order runs, even if the worker at the begin is killed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 @contextlib.contextmanager
 def take_turn(path: str) -> Iterator[int | None]:
     """
-    Yield the descriptor of the lock, for a child to inherit; None: another process has its turn.
+    Yield the descriptor of the lock, for a child to inherit; None: another process has the turn.
 
     Raises:
         OSError: the file cannot be made, or the file system has no locks.
