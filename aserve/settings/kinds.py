@@ -175,14 +175,18 @@ def texts_of(value: object, split: Callable[[str], list[str]]) -> list[str]:
     return [text.strip() for text in texts if text.strip()]
 
 
+def checked_texts(value: object, parse: Callable[[str], object]) -> tuple[str, ...]:
+    """Return the lines of a text, or the texts of a list, each accepted by `parse`."""
+    texts = tuple(texts_of(value, str.splitlines))
+    for text in texts:
+        parse(text)
+    return texts
+
+
 def parse_list(value: object) -> list[str]:
     """Return the parts of a text between commas, or of the texts of a list."""
     texts = texts_of(value, lambda text: [text])
     return [part.strip() for text in texts for part in text.split(",") if part.strip()]
-
-
-def _parse_peers(value: object) -> tuple[str, ...]:
-    return tuple(str(parse_peer(text)) for text in parse_list(value))
 
 
 # Fields of proxies about their client, obeyed by aserve; other fields are only passed on.
@@ -259,10 +263,6 @@ def _parse_account(value: object) -> str | None:
     return text
 
 
-def _parse_accounts(value: object) -> tuple[str, ...]:
-    return tuple(str(_parse_account(text)) for text in texts_of(value, str.splitlines))
-
-
 def _parse_sni(value: object) -> tuple[str, ...]:
     texts = tuple(texts_of(value, re.compile(r"[,\n]").split))
     names = [split_sni(text)[0] for text in texts]
@@ -296,13 +296,6 @@ def _parse_ciphers(value: object) -> str:
     if not isinstance(value, str) or not re.match(r"[A-Za-z0-9_+:!@=.-]+\Z", value):
         raise ValueError(f"{value!r} is not a list of ciphers")
     return value
-
-
-def _parse_paths(value: object) -> tuple[str, ...]:
-    paths = tuple(texts_of(value, str.splitlines))
-    for path in paths:
-        parse_path(path)
-    return paths
 
 
 # RFC 9112 3.2: the characters of a request's Host field and target, sent unchanged.
@@ -381,7 +374,7 @@ STATS = Kind(
 PEERS = Kind(
     "PEER",
     "addresses, networks such as 10.0.0.0/8, unix, unix:uid=33, unix:gid=www-data, or * for every peer",
-    _parse_peers,
+    lambda value: tuple(str(parse_peer(text)) for text in parse_list(value)),
     show_texts,
 )
 FIELDS = Kind(
@@ -406,7 +399,12 @@ UMASK = Kind(
     "MASK", "three octal digits, such as 027", _parse_umask, lambda m: "unchanged" if m is None else f"{m:03o}"
 )
 ACCOUNTS = Kind("NAME", "a name or a number", _parse_account, lambda name: name or "unchanged")
-GROUPS = Kind("NAME", "names or numbers of groups; in a variable one to a line", _parse_accounts, show_texts)
+GROUPS = Kind(
+    "NAME",
+    "names or numbers of groups; in a variable one to a line",
+    lambda value: tuple(str(_parse_account(text)) for text in texts_of(value, str.splitlines)),
+    show_texts,
+)
 # A flag of this kind has no value: the flag means on.
 SWITCH = Kind("", "on or off; in a TOML file, true or false", _parse_switch, lambda is_on: "on" if is_on else "off")
 PLACES = Kind(
@@ -416,8 +414,13 @@ PLACES = Kind(
     show_texts,
 )
 ENV = Kind("NAME=VALUE", "names and values; in a variable one to a line", _parse_env, show_texts)
-PATHS = Kind("PATH", "paths", _parse_paths, show_texts)
-MODULES = Kind("MODULE", "names of modules, and paths of files; in a variable one to a line", _parse_paths, show_texts)
+PATHS = Kind("PATH", "paths", lambda value: checked_texts(value, parse_path), show_texts)
+MODULES = Kind(
+    "MODULE",
+    "names of modules, and paths of files; in a variable one to a line",
+    lambda value: checked_texts(value, parse_path),
+    show_texts,
+)
 # RFC 3986 2.3: unreserved characters, free of escaping; and no segment of dots only, as clients resolve such segments (6.2.2.3).
 HEALTH_PATH = lazy_pattern(r"(/(?!\.{1,2}(/|\Z))[A-Za-z0-9._~-]+)+\Z")
 URL_PATH = Kind(

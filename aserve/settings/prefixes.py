@@ -12,7 +12,7 @@ from typing import Callable
 
 from ..core.named_tuple import NamedTuple
 from ..core.patterns import lazy_pattern
-from .kinds import texts_of
+from .kinds import checked_texts
 from .secrecy import show_app
 
 # A decoded path, of segments neither empty nor only dots.
@@ -43,7 +43,4 @@ def parsed_texts(value: object, parse: Callable[[str], object]) -> tuple[str, ..
     """Return the texts, each accepted by `parse`; a table of a TOML file means PREFIX=WHAT."""
     if isinstance(value, Mapping):
         value = [f"{key}={what}" for key, what in value.items()]
-    texts = tuple(texts_of(value, str.splitlines))
-    for text in texts:
-        parse(text)
-    return texts
+    return checked_texts(value, parse)

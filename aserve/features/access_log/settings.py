@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ...core.log_target import LOGGER, SYSLOG
 from ...settings import EngineSettings, Needs, row
-from ...settings.kinds import Kind, parse_path, show_text, show_texts, texts_of
+from ...settings.kinds import Kind, checked_texts, parse_path, show_text, show_texts
 from ...settings.paths import Base, whole
 from .log_line import JSON, NAMED, parse_line_format, parse_skip
 
@@ -24,20 +24,6 @@ def _parse_log_format(value: object) -> str:
     if value not in NAMED and value != JSON:
         parse_line_format(value)
     return value
-
-
-def _parse_skips(value: object) -> tuple[str, ...]:
-    texts = tuple(texts_of(value, str.splitlines))
-    for text in texts:
-        parse_skip(text)
-    return texts
-
-
-def _parse_copies(value: object) -> tuple[str, ...]:
-    texts = tuple(texts_of(value, str.splitlines))
-    for text in texts:
-        parse_path(text)
-    return texts
 
 
 def whole_log(text: str, base: Base) -> str:
@@ -56,11 +42,16 @@ LOG_FORMAT = Kind(
     "combined, common, uwsgi, json, or text with gunicorn's or uWSGI's names of values; see `aserve docs logging`",
     _parse_log_format,
 )
-LOG_COPIES = Kind("PATH", f"{LOG_PATH.accepts}; in a variable one to a line", _parse_copies, show_texts)
+LOG_COPIES = Kind(
+    "PATH",
+    f"{LOG_PATH.accepts}; in a variable one to a line",
+    lambda value: checked_texts(value, parse_path),
+    show_texts,
+)
 SKIPS = Kind(
     "'PATH [STATUS]'",
     "a path, in which * is any text, and a status such as 200 or 2xx; in a variable one to a line",
-    _parse_skips,
+    lambda value: checked_texts(value, parse_skip),
     show_texts,
 )
 

@@ -15,7 +15,7 @@ from typing import Callable
 from ...core.patterns import lazy_pattern
 from ...lifecycle.program import Program
 from ...settings.crontab import parse_times
-from ...settings.kinds import Kind, show_texts, texts_of
+from ...settings.kinds import Kind, checked_texts, show_texts
 from ...settings.secrecy import show_program, show_timed
 
 _NAME = lazy_pattern(r"([a-z0-9][a-z0-9_.-]*)=(?=.)", re.S)
@@ -73,10 +73,8 @@ def parse_timed(text: str) -> Program:
 
 def _parser(parse_one: Callable[[str], Program]) -> Callable[[object], tuple[str, ...]]:
     def parse(value: object) -> tuple[str, ...]:
-        texts = tuple(texts_of(value, str.splitlines))
+        texts = checked_texts(value, parse_one)
         names = [match[1] for match in map(_NAME.match, texts) if match]
-        for text in texts:
-            parse_one(text)
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"{name} is named twice")
