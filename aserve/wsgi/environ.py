@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import unquote
 
-from ..core.exchange import REQUEST_LINE_COUNT, Exchange
+from ..core.exchange import REQUEST_LINE_COUNT, Exchange, pairs_of
 
 Environ = dict[str, Any]
 
@@ -176,12 +176,6 @@ def build_bodyless_environ(exchange: Exchange) -> Environ:
     return build_environ(bodyless)
 
 
-def _pairs(vars: str) -> dict[str, str]:
-    # Measured with Debian's CPython 3.11: one split and a dict of pairs is 3 times as fast as slicing names and values one by one.
-    parts = iter(vars.split("\0"))
-    return dict(zip(parts, parts))
-
-
 def _begin_environ(exchange: Exchange, base: Environ, fields: str) -> Environ:
     """Return the base with a field section; from the second time on keep the result for the next request."""
     environ = base.copy()
@@ -196,7 +190,7 @@ def _begin_environ(exchange: Exchange, base: Environ, fields: str) -> Environ:
 
 def _read_fields(fields: str) -> dict[str, str]:
     """Return the pairs of a field section, repeated fields joined; keep them for the next request."""
-    pairs = _pairs(fields)
+    pairs = pairs_of(fields)
     if 2 * len(pairs) != fields.count("\0") + 1:
         _join_repeated(pairs, fields)
     if len(fields) <= _KNOWN_FIELDS_SIZE and not any(name in fields for name in _NEVER_KEPT):

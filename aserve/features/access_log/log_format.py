@@ -18,7 +18,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, Callable, Union
 
 from ...core.ends import Ended
-from ...core.exchange import escape
+from ...core.exchange import escape, pairs_of
 from ...core.named_tuple import NamedTuple
 from .log_line import JSON, NAMED, Atom, parse_line_format
 from .log_values import (
@@ -35,7 +35,6 @@ from .log_values import (
     end_getter,
     field_getter,
     kind_of,
-    pairs_of,
     record_of,
     request_getter,
     split,

@@ -20,7 +20,7 @@ from typing import Callable, Optional, Union
 from urllib.parse import unquote
 
 from ...core.ends import Ended
-from ...core.exchange import WORKER_DIED
+from ...core.exchange import WORKER_DIED, pairs_of
 from ...core.local_time import local_time, show_offset
 from ...core.named_tuple import NamedTuple
 from ...wsgi.request_id import MAX_REQUEST_ID
@@ -397,8 +397,3 @@ def split(vars: str, is_from_front: bool) -> Parts:
         get("REMOTE_ADDR"), get("REQUEST_METHOD"), None, uri, None, get("PATH_INFO") or get("DOCUMENT_URI"), None,
         get("QUERY_STRING"), None, get("SERVER_PROTOCOL"), vars if is_from_front else "",
     ]  # fmt: skip
-
-
-def pairs_of(vars: str) -> Fields:
-    parts = iter(vars.split("\0"))
-    return dict(zip(parts, parts))

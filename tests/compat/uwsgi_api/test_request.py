@@ -9,10 +9,10 @@ import pytest
 
 from aserve.compat.uwsgi_api import UwsgiModule, request
 from aserve.compat.uwsgi_api.request import REQUEST, LoggedVariables, environ_here, remembering
-from aserve.core.exchange import Exchange
+from aserve.core.exchange import Exchange, pairs_of
 from aserve.features import Config
 from aserve.features.access_log.log_line import Atom
-from aserve.features.access_log.log_values import field_getter, pairs_of
+from aserve.features.access_log.log_values import field_getter
 from aserve.wsgi.gateway import FileWrapper
 
 
