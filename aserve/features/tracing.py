@@ -60,7 +60,8 @@ def traced(app: WSGIApp, is_believed: Callable[[Any], bool], shows_queries: bool
         method = environ["REQUEST_METHOD"]
         known = method if method in METHODS else "_OTHER"
         attributes = {name: environ[key] for key, name in names.items() if environ.get(key)}
-        attributes["http.request.method"], attributes["url.path"] = known, _path_of(environ)
+        attributes["http.request.method"] = known
+        attributes["url.path"] = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "") or "/"
         if known != method:
             attributes["http.request.method_original"] = method[:100]
         if exchange.arrived_at:
@@ -83,10 +84,6 @@ def traced(app: WSGIApp, is_believed: Callable[[Any], bool], shows_queries: bool
         return _TracedIterable(request, iterable)
 
     return named_as(traced, app)
-
-
-def _path_of(environ: dict[str, Any]) -> str:
-    return str(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")) or "/"
 
 
 class _Request:

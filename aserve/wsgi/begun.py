@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .response import Response
+from .returned import close
 
 
 class BegunResponse(Response):
@@ -81,9 +82,7 @@ class Rest:
         if self._is_closed:
             self._raise()
             return
-        close = getattr(self._iterable, "close", None)
-        if close is not None:
-            close()
+        close(self._iterable)
 
     def _raise(self) -> None:
         exc, self._exc = self._exc, None

@@ -48,7 +48,7 @@ from ..workers.executor import WORKING
 from ..workers.interrupt import CHECK_SECONDS, find_interrupt
 from .finalizers import refuse_inside
 from .gateway import WSGIApp
-from .returned import iterate
+from .returned import close, iterate
 from .wrapping import is_inert, named_as
 
 if TYPE_CHECKING:
@@ -398,9 +398,7 @@ class Run:
         """Close a useless result, since the loop has answered; raise WrittenOff."""
         self._deadlines.on_return(self)
         try:
-            close = getattr(result, "close", None)
-            if close is not None:
-                close()
+            close(result)
         except BaseException:
             logging.getLogger("aserve.app").exception("the app's iterable raised in close()")
         raise WrittenOff

@@ -46,7 +46,7 @@ from .begun import BegunResponse
 from .environ import build_environ
 from .head import Headers
 from .response import CommonFields, Response, error_response
-from .returned import not_iterable
+from .returned import close, not_iterable
 
 logger = logging.getLogger("aserve.app")
 
@@ -71,9 +71,7 @@ class FileWrapper:
             yield chunk
 
     def close(self) -> None:
-        close = getattr(self.filelike, "close", None)
-        if close is not None:
-            close()
+        close(self.filelike)
 
     def extent(self) -> tuple[BinaryIO, int, int] | None:
         """Return a regular file, the offset and the octets left; None for anything else."""

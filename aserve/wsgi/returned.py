@@ -1,6 +1,6 @@
-"""Error texts for an app without an iterable of bytes.
+"""The return value of an app, and error texts for one that is no iterable of bytes.
 
-Owns:     iterate, for wrappers in front of an app; not_iterable; not_bytes.
+Owns:     iterate and close, for wrappers in front of an app; not_iterable; not_bytes.
 Thread:   any.
 Spec:     PEP 3333: "an iterable yielding zero or more bytestrings".
 Not here: iterating (gateway.py), handling the error.
@@ -32,6 +32,13 @@ def iterate(returned: Iterable[bytes]) -> Iterator[bytes]:
         if error is None:
             raise  # by the value's own __iter__
     raise error
+
+
+def close(returned: object) -> None:
+    """Close an app's return value, if there is a close()."""
+    found = getattr(returned, "close", None)
+    if found is not None:
+        found()
 
 
 def not_iterable(returned: object) -> AppError | None:

@@ -16,7 +16,7 @@ from typing import Any, Callable
 
 from ...core.errors import AppError
 from ...wsgi import WSGIApp
-from ...wsgi.returned import iterate
+from ...wsgi.returned import close, iterate
 from .codings import ranked
 from .compressors import Stream, find_codings
 from .content_types import is_compressible
@@ -225,9 +225,7 @@ class _Compressed:
 
     def close(self) -> None:
         """Close the app's iterable."""
-        close = getattr(self._iterable, "close", None)
-        if close is not None:
-            close()
+        close(self._iterable)
 
 
 def _weakened(fields: Fields) -> Fields:

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from ...wsgi import WSGIApp
-from ...wsgi.returned import iterate
+from ...wsgi.returned import close, iterate
 from .conditions import Validators, is_tag, parse_date, validators_of
 from .content_types import content_type
 from .opening import Folder, Found
@@ -51,9 +51,7 @@ class XSendfile:
             iterable = _begin(iterable)
         if start.named is None:
             return iterable
-        close = getattr(iterable, "close", None)
-        if close is not None:
-            close()
+        close(iterable)
         status, fields, start_response = start.status, start.fields, start.begin
         found = self._find(*start.named)
         if found is None:
@@ -152,9 +150,7 @@ class _Begun:
 
     def close(self) -> None:
         """Close the app's iterable."""
-        close = getattr(self._iterable, "close", None)
-        if close is not None:
-            close()
+        close(self._iterable)
 
 
 def _reply(
