@@ -208,7 +208,9 @@ class Ends:
         ends, ended_at = self._ends, _monotonic()
         took = ended_at - exchange.arrived_at
         if took >= self._at_end_seconds:
-            self._tell_at_once(exchange, took)
+            for seconds, tell in self._at_end:
+                if took >= seconds:
+                    tell(exchange)
         if not self._all:
             return
         if self._native is not None:
@@ -240,11 +242,6 @@ class Ends:
                 self._tell([take() for _ in range(len(ends))])
             finally:
                 telling.release()
-
-    def _tell_at_once(self, exchange: Exchange, took: float) -> None:
-        for seconds, tell in self._at_end:
-            if took >= seconds:
-                tell(exchange)
 
     def _tell(self, ended: list[Any]) -> None:
         if self._native is None:

@@ -60,7 +60,11 @@ class StartFolder(NamedTuple):
         is_moved = self._leads_elsewhere()
         if is_moved:
             self._change_folder()
-            _move_path(before, os.getcwd())
+            after = (
+                os.getcwd()
+            )  # replaces the old folder, and folders in it, put into sys.path by PYTHONPATH or `python -m`
+            moved = [after + path[len(before) :] if _is_below(path, before) else path for path in sys.path]
+            sys.path[:] = moved  # the same list: other code refers to it
         if is_moved or is_anew:
             sys.path_importer_cache.clear()  # lists of folders: old ones, if a link has another folder of the same time
             _forget_modules(before, own)
@@ -94,12 +98,6 @@ def real_folder() -> str:
         return os.getcwd()
     except OSError:
         return ""
-
-
-def _move_path(before: str, after: str) -> None:
-    """Replace the old folder in sys.path, from PYTHONPATH or `python -m`, and folders in it, by the new one."""
-    moved = [after + path[len(before) :] if _is_below(path, before) else path for path in sys.path]
-    sys.path[:] = moved  # the same list: other code refers to it
 
 
 def _forget_modules(folder: str, own: frozenset[str]) -> None:

@@ -110,7 +110,8 @@ class FaultPage:
     def __init__(self, app: WSGIApp | None, config: FaultPageSettings, fault: Fault | None = None) -> None:
         """Wrap an app; None: there is no app, and `fault` must be given."""
         self._app = app
-        self._is_shown, self._is_checked = _who_may_see(config)
+        self._is_checked = config.reload_page == "auto"  # the client's Host, first
+        self._is_shown = all(map(_is_on_loopback, config.bind)) if self._is_checked else config.reload_page == "on"
         self.fault = fault
         named_as(self, app)
 
@@ -163,13 +164,6 @@ def _encode(kind: str, text: str) -> tuple[Headers, bytes]:
     body = text.encode("utf-8", "backslashreplace")
     fields = [("Content-Type", f"{kind}; charset=utf-8"), ("Content-Length", str(len(body)))]
     return [*fields, ("Cache-Control", "no-store")], body
-
-
-def _who_may_see(config: FaultPageSettings) -> tuple[bool, bool]:
-    """Return whether the page is shown at all, and whether the client's Host is checked first."""
-    if config.reload_page != "auto":
-        return config.reload_page == "on", False
-    return all(map(_is_on_loopback, config.bind)), True
 
 
 def is_ours(environ: dict[str, Any]) -> bool:

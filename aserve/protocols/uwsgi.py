@@ -76,7 +76,10 @@ class Uwsgi(OneRequest):
             self.unparsed = data
             return []
         if consumed < 0:
-            return self._refuse_packet(refusal(consumed), data)
+            self._phase, why = OneRequest._receive_nothing, refusal(consumed)
+            is_request = data[0] in REQUESTS or (data[0] == RPC and data[3] == RPC_BY_PATH)
+            # A limit is the client's fault, for a response; other faults get none.
+            return [self.new_refusal(why) if why.status == 431 and is_request else self._new_silent_refusal(why)]
         length, vars_len, _, modifier1, _, own_count = scratch.unpack_results(
             scratch.results_view, scratch.results_offset
         )
@@ -125,12 +128,6 @@ class Uwsgi(OneRequest):
             return self._new_silent_refusal(refusal(count))
         exchange.rpc = RpcCall(modifier2, [data[s.off : s.off + s.len] for s in spans[0:count]], "")
         return exchange
-
-    def _refuse_packet(self, why: RequestRefused, packet: bytes) -> list[Exchange]:
-        """Refuse a packet: by a response beyond a limit, the client's fault; silently otherwise."""
-        is_request = packet[0] in REQUESTS or (packet[0] == RPC and packet[3] == RPC_BY_PATH)
-        self._phase = OneRequest._receive_nothing
-        return [self.new_refusal(why) if why.status == 431 and is_request else self._new_silent_refusal(why)]
 
     def _new_silent_refusal(self, why: RequestRefused) -> Exchange:
         """Return a refusal with a log line and a close without an octet, as in uWSGI: such a peer does not read HTTP."""

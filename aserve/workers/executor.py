@@ -400,16 +400,14 @@ class Executor:
         So --threads other workers stay at work. At most --extra-threads workers yield at once; a further one keeps the slot, and returns at once.
         """
         thread_id = threading.get_ident()
-        if thread_id in self.threads.compensated or self._compensate(thread_id):
+        if thread_id in self.threads.compensated or (
+            self.threads.compensate(thread_id) and self._hand_slot_over(thread_id)
+        ):
             self._slices.wait_for_slice(thread_id, bool(self.jobs))
 
     def end_slice(self) -> None:
         """End the calling worker's time slice: the worker waits for the client, or needs no slice until the next yield."""
         self._slices.end_slice(threading.get_ident())
-
-    def _compensate(self, thread_id: int) -> bool:
-        """Give the calling worker's slot to another; False: no other can be started, or the caller is not a worker."""
-        return self.threads.compensate(thread_id) and self._hand_slot_over(thread_id)
 
     def _regain_slot(self) -> bool:
         """Take a slot back after a job, if the calling worker was compensated; False: none is free, the worker must end."""

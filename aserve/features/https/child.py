@@ -53,7 +53,7 @@ class Child:
         except (OSError, ValueError, subprocess.SubprocessError) as exc:
             # A virtual environment has a link to Python; the file behind the link may be out of a user's reach.
             python = os.path.realpath(sys.executable) if sys.executable else "Python"
-            raise ChildError(f"{python} cannot be started: {_why(exc)}") from None
+            raise ChildError(f"{python} cannot be started: {getattr(exc, 'strerror', None) or exc}") from None
 
     def wait(self) -> dict[str, Any]:
         """
@@ -79,7 +79,3 @@ class Child:
     def end(self) -> None:
         """End the child, if still running."""
         self._process.kill()
-
-
-def _why(exc: Exception) -> str:
-    return (exc.strerror if isinstance(exc, OSError) else None) or str(exc)

@@ -9,7 +9,7 @@ Not here: health checks, answered before any step (connections/health.py); our o
 from __future__ import annotations
 
 import urllib.parse
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 
 from ...core.escaping import escape_url
 from ...core.exchange import Exchange
@@ -57,7 +57,9 @@ class HTTPSRedirect(Before):
         environ = build_bodyless_environ(exchange)
         if environ["wsgi.url_scheme"] == "https" or environ["PATH_INFO"].startswith(PREFIX):
             return None
-        host = self._host(environ.get("HTTP_HOST", ""))
+        host = split_host(environ.get("HTTP_HOST", ""))[0].lower().rstrip(".")
+        if self._names and host not in self._names:
+            host = self._names[0]
         if host in self._waiting:
             return None
         if not host:  # HTTP/1.0
@@ -67,10 +69,6 @@ class HTTPSRedirect(Before):
         place = f"https://{host}{self._port}{_path_of(environ['REQUEST_URI'])}"
         fields = f"Location: {place}\r\n".encode("ascii")
         return plain_response(308, f"308 Permanent Redirect: {place}", exchange, self._common_fields, fields)
-
-    def _host(self, text: str) -> str:
-        host = split_host(text)[0].lower().rstrip(".")
-        return self._names[0] if self._names and host not in self._names else host
 
 
 def _path_of(target: str) -> str:
@@ -102,7 +100,9 @@ class HTTPSOnly(Extension[HTTPSSettings]):
     def start(self, context: ServerContext) -> None:
         """Learn the port of the first listener of TLS, unless given in the settings."""
         port = self._config.https_redirect
-        self._port = port if isinstance(port, int) else _port_of(context.server.urls)
+        urls = map(urllib.parse.urlsplit, context.server.urls)
+        found = next((url.port for url in urls if url.scheme == "https" and url.port), HTTPS_PORT)
+        self._port = port if isinstance(port, int) else found
         self.on_second()
 
     def before(self, context: ListenerContext) -> Before | None:
@@ -116,9 +116,3 @@ class HTTPSOnly(Extension[HTTPSSettings]):
         for name in [*self._waiting]:
             if Notes.of(self._folder, name).has_certificate:
                 self._waiting.discard(name)
-
-
-def _port_of(urls: Iterable[str]) -> int:
-    """Return the port of the first listener of TLS."""
-    parts = map(urllib.parse.urlsplit, urls)
-    return next((each.port for each in parts if each.scheme == "https" and each.port), HTTPS_PORT)
