@@ -9,6 +9,7 @@ class _FFI:
     NULL: _CData
     def new(self, ctype: str, init: object = ...) -> _CData: ...
     def new_allocator(self, *, should_clear_after_alloc: bool) -> Any: ...
+    def gc(self, cdata: _CData, destructor: Any, size: int = ...) -> _CData: ...
     def buffer(self, cdata: _CData, size: int = ...) -> Any: ...
     @overload
     def from_buffer(self, python_buffer: object) -> _CData: ...
@@ -125,6 +126,50 @@ class _Lib:
     HPACK_FIELD_ROOM: int
     HPACK_UPDATES_ROOM: int
     # aserve.h
+    H2_NO_ERROR: int
+    H2_PROTOCOL_ERROR: int
+    H2_INTERNAL_ERROR: int
+    H2_FLOW_CONTROL_ERROR: int
+    H2_STREAM_CLOSED: int
+    H2_FRAME_SIZE_ERROR: int
+    H2_REFUSED_STREAM: int
+    H2_COMPRESSION_ERROR: int
+    H2_ENHANCE_YOUR_CALM: int
+    H2_STREAM_WINDOW: int
+    H2_CONNECTION_WINDOW: int
+    H2_FRAME_BYTES: int
+    H2_LAST_STREAM: int
+    H2_FRAMES: int
+    H2_EVENTS: int
+    H2_FRAME_SETTINGS: int
+    H2_CONTINUATIONS: int
+    H2_BURST: int
+    H2_EACH_SECOND: int
+    H2_UPDATES_PER_FRAME: int
+    H2_CLOSED: int
+    H2_LINGER_SECONDS: int
+    H2_URGENCY: int
+    H2_HEAD_ROOM: int
+    H2_GONE: int
+    H2_MALFORMED: int
+    H2_OPEN: int
+    H2_HALF_CLOSED_REMOTE: int
+    H2_HALF_CLOSED_LOCAL: int
+    H2_PREFACE: int
+    H2_FIRST_SETTINGS: int
+    H2_ACTIVE: int
+    H2_OVER: int
+    H2_REQUEST: int
+    H2_DATA: int
+    H2_RESET: int
+    H2_REFUSED: int
+    H2_ROOM: int
+    H2_PRIORITY: int
+    H2_GOAWAY: int
+    H2_FAILED: int
+    H2_END_STREAM: int
+    H2_IS_HEAD: int
+    H2_IS_UPGRADE: int
     def aserve_status(self, code: int, /) -> int: ...
     def aserve_strerror(self, code: int, /) -> _CData: ...
     # http1.h
@@ -212,6 +257,20 @@ class _Lib:
         self, table: _CData, block: bytes, len: int, fields: _CData, text: _CData, max_bytes: int, /
     ) -> int: ...
     def hpack_encode(self, encoder: _CData, text: bytes, fields: _CData, count: int, to: _CData, /) -> int: ...
+    # h2.h
+    def h2_begin(self, c: _CData, limits: _CData, /) -> None: ...
+    def h2_end(self, c: _CData, /) -> None: ...
+    def h2_receive(self, c: _CData, data: bytes, at: int, len: int, found: _CData, /) -> int: ...
+    def h2_end_input(self, c: _CData, /) -> None: ...
+    def h2_pass_second(self, c: _CData, /) -> None: ...
+    def h2_room(self, c: _CData, id: int, /) -> int: ...
+    def h2_send(
+        self, c: _CData, id: int, head: bytes, head_len: int, body: bytes, body_len: int, flags: int, /
+    ) -> int: ...
+    def h2_give_room(self, c: _CData, id: int, count: int, /) -> None: ...
+    def h2_reset(self, c: _CData, id: int, code: int, /) -> None: ...
+    def h2_goaway(self, c: _CData, last_id: int, code: int, /) -> None: ...
+    def h2_sent(self, c: _CData, /) -> None: ...
     # subreaper.h
     def subreaper_begin(self) -> int: ...
     def parent_death_signal(self, number: int) -> int: ...

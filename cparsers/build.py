@@ -39,6 +39,7 @@ HEADERS = [
     "sockets.h",
     "subreaper.h",
     "hpack.h",
+    "h2.h",
 ]
 # ... and a line here.
 SOURCES = [
@@ -66,6 +67,12 @@ SOURCES = [
     "tls_none.c",
     "hpack.c",
     "hpack_huffman.c",
+    "h2.c",
+    "h2_events.c",
+    "h2_fields.c",
+    "h2_requests.c",
+    "h2_send.c",
+    "h2_streams.c",
 ]
 
 
