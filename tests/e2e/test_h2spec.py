@@ -5,14 +5,9 @@ from __future__ import annotations
 import subprocess
 import xml.etree.ElementTree
 
-import pytest
 from harness.go_programs import go_program, needs_go_programs
-from harness.interpreter import has_module
 
-pytestmark = [
-    needs_go_programs("h2spec"),
-    pytest.mark.skipif(not has_module("h2"), reason="h2 is not installed"),
-]
+pytestmark = needs_go_programs("h2spec")
 CASES = 145  # of this version
 
 

@@ -27,8 +27,6 @@ from harness.interpreter import IS_PYPY
 from harness.replies import echo, returning
 from hypothesis import strategies as st
 
-from aserve.features.http2.intake import FRAMES
-
 MAX_STREAMS = 4
 GOOD = 1  # the stream that nothing is sent for, behind its request
 GOAWAY = 7
@@ -192,11 +190,11 @@ class Talk:
 
     def check(self) -> None:
         """What is kept for the connection is bounded."""
-        frames = self.session._h2
-        assert len(self.session._streams) <= MAX_STREAMS and len(frames.streams) <= MAX_STREAMS + FRAMES + 1
-        tables = frames.encoder._encoder.table, frames.decoder._table
+        state = self.session._frames.connection
+        assert len(self.session._streams) <= MAX_STREAMS >= state.nstreams and state.streams_cap <= 2 * MAX_STREAMS
+        tables = state.encoder.table, state.decoder
         assert all(table.bytes <= table.max_bytes <= 4096 for table in tables)
-        assert len(frames.remote_settings) < 10 and len(frames.incoming_buffer._headers_buffer) <= 64
+        assert state.frame_cap <= 9 + 16384 and state.block_len <= state.limits.max_section_bytes and not state.out_len
 
     def finish(self) -> None:
         """The good stream is served, or the connection ends."""

@@ -2,21 +2,18 @@
 
 Owns:     HTTP2, the extension.
 Thread:   event loop only.
-Not here: a connection (session.py), a stream (stream.py), its request (request.py), the rules of field sections (fields.py).
+Not here: a connection (session.py), a stream (stream.py), its request (request.py), frames (protocols/http2.py).
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 from collections.abc import Mapping
 
 from ...connections.carrier import NewCarrier
 from ...extension import Extension
-from .settings import NO_LIBRARY, HTTP2Settings, has_library
-
-logger = logging.getLogger("aserve")
+from .settings import HTTP2Settings
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -30,22 +27,20 @@ class HTTP2(Extension[HTTP2Settings]):
         return config.speaks_http2
 
     def prepare(self) -> contextlib.AbstractContextManager[object]:
-        """See Extension: import the library before --user gives up root, as an environment may be readable by root alone."""
-        if has_library():
-            from . import session  # noqa: F401
-        else:
-            logger.info("HTTP/2 is off: %s", NO_LIBRARY)
+        """See Extension: import before --user gives up root, as an environment may be readable by root alone."""
+        from . import session  # noqa: F401
+
         return contextlib.nullcontext()
 
     def carriers(self) -> Mapping[str, NewCarrier]:
-        """See Extension; none without the library that speaks it."""
-        return {"h2": self._new_carrier()} if has_library() else {}
+        """See Extension."""
+        return {"h2": self._new_carrier()}
 
     def prefaces(self) -> Mapping[bytes, NewCarrier]:
         """See Extension; RFC 9113 section 3.4."""
         return {PREFACE: self._new_carrier()} if self._config.http2 == "h2c" else {}
 
     def _new_carrier(self) -> NewCarrier:
-        from .session import Session  # h2: 2 MB of a process, only where it is used
+        from .session import Session  # only where it is used
 
         return functools.partial(Session, max_streams=self._config.max_streams)

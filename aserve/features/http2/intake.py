@@ -1,25 +1,20 @@
 """Frames that have come: a portion of them at a time, so that no connection holds up the others.
 
-Owns:     Intake; Portions, the buffer of h2. Takes: the session, as this sees it.
+Owns:     Intake. Takes: the session, as this sees it.
 Thread:   event loop only.
 Spec:     RFC 9113 section 10.5 (denial of service).
-Not here: what is done for a frame (session.py), how many a client may send (allowance.py).
+Not here: what is done for a frame (session.py), how many are a portion, and how many a client may send (cparsers/h2.h).
 
-A connection reads up to 256 KiB at once: 26,000 frames of 10 octets, for which h2 takes a second (measured 2026-11-27, CPython 3.11).
+A connection reads up to 256 KiB at once: 26,000 frames of 10 octets.
 """
 
 from __future__ import annotations
 
 import asyncio
 import collections
-from typing import Any, Protocol
+from typing import Protocol
 
-from h2.connection import H2Connection
-from h2.exceptions import ProtocolError
-from h2.frame_buffer import FrameBuffer
-
-# Of one connection at one turn of the event loop: 3 ms. A browser begins about as many streams at once.
-FRAMES = 100
+from ...protocols.http2 import Event, Frames
 
 
 class Takes(Protocol):
@@ -31,47 +26,30 @@ class Takes(Protocol):
     def transport(self) -> asyncio.Transport:
         """The connection's."""
 
-    def take(self, events: list[Any]) -> None:
+    def take(self, events: list[Event]) -> None:
         """Act on what has come."""
-
-    def end(self, why: str) -> None:
-        """End the connection by the client's fault."""
 
     def end_input(self) -> None:
         """The client sends no more."""
 
 
-class Portions(FrameBuffer):
-    """What has come, of which h2 gets as many frames as are granted."""
-
-    left = 0
-
-    def __next__(self) -> Any:
-        if not self.left:
-            raise StopIteration
-        self.left -= 1
-        return super().__next__()
-
-
 class Intake:
     """What one connection has received, and not yet acted on."""
 
-    __slots__ = ("_frames", "_is_behind", "_loop", "_portions", "_waiting", "is_at_end")
+    __slots__ = ("_frames", "_is_behind", "_loop", "_waiting", "is_at_end")
 
-    def __init__(self, frames: H2Connection, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, frames: Frames, loop: asyncio.AbstractEventLoop) -> None:
         self._frames, self._loop = frames, loop
-        self._portions = frames.incoming_buffer = Portions(server=True)
-        self._waiting: collections.deque[bytes] = collections.deque()
+        self._waiting: collections.deque[tuple[bytes, int]] = collections.deque()  # octets, and where to go on
         # `_catch_up` is about to be called; the transport reads no more, but may have octets.
         self._is_behind = False
         self.is_at_end = False  # the client sends no more
 
     def receive(self, session: Takes, data: bytes) -> None:
         """Receive a portion now, and others when other connections have had their turn."""
-        if self._is_behind:
-            self._waiting.append(data)
-        else:
-            self._receive(session, data)
+        self._waiting.append((data, 0))
+        if not self._is_behind:
+            self._receive(session)
 
     def end(self, session: Takes) -> None:
         """End the input behind what has come."""
@@ -81,19 +59,17 @@ class Intake:
 
     def _catch_up(self, session: Takes) -> None:
         if not session.is_closed and not session.transport.is_closing():
-            self._receive(session, self._waiting.popleft() if self._portions.left and self._waiting else b"")
+            self._receive(session)
 
-    def _receive(self, session: Takes, data: bytes) -> None:
-        self._portions.left = FRAMES
-        try:
-            events = self._frames.receive_data(data)
-        except ProtocolError as exc:
-            session.end(f"the client broke HTTP/2: {exc or type(exc).__name__}")
-            return
+    def _receive(self, session: Takes) -> None:
+        data, at = self._waiting.popleft() if self._waiting else (b"", 0)
+        at, is_full, events = self._frames.receive(data, at)
         session.take(events)
         if session.is_closed:
             return
-        if self._waiting or not self._portions.left:
+        if at < len(data):
+            self._waiting.appendleft((data, at))
+        if self._waiting or is_full:
             self._fall_behind(session)
         elif self._is_behind:
             self._is_behind = False

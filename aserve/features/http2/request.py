@@ -1,9 +1,9 @@
-"""The request of one stream: a head of HTTP/1.1, as fields.py writes it, and the octets of DATA frames, to an exchange.
+"""The request of one stream: a head of HTTP/1.1, as cparsers/h2_fields.c writes it, and the octets of DATA frames, to an exchange.
 
 Owns:     StreamRequest, a WireProtocol; HTTP_2, the form of its response.
 Thread:   event loop only.
 Spec:     RFC 9113 section 8.1; RFC 9110 section 10.1.1.
-Not here: frames (session.py), the rules of field sections (fields.py), those of HTTP/1.1 (cparsers/http1.c).
+Not here: frames (session.py), the rules of field sections (cparsers/h2_fields.c), those of HTTP/1.1 (cparsers/http1.c).
 
 The head goes through the parser of HTTP/1.1, so that no rule for fields, targets, hosts and limits has a second implementation.
 """

@@ -1,9 +1,9 @@
 """One HTTP/2 connection: frames in, streams out.
 
-Owns:     Session: the streams and their windows; floods; GOAWAY, and the connection's end.
+Owns:     Session: the streams; GOAWAY, and the connection's end.
 Thread:   event loop only.
 Spec:     RFC 9113.
-Not here: frames and their compression (the library h2; frames.py), a stream's transport (stream.py), its request (request.py), the order of writing (turns.py).
+Not here: frames, windows, floods, field sections (cparsers/h2.h; protocols/http2.py), a stream's transport (stream.py), its request (request.py), the order of writing (turns.py).
 
 A stream has a Connection and a LoopWire of its own, so that threads, deadlines, limits, logs and metrics treat it as a connection of HTTP/1.1.
 """
@@ -12,32 +12,42 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Callable, cast
-
-import h2.events
-from h2.errors import ErrorCodes
+import weakref
+from typing import Callable, cast
 
 from ...connections.carrier import Carrier, StreamConnection
 from ...connections.connection import Connection
 from ...connections.loop.wire_loop import LoopWire
+from ...connections.service import Service
 from ...core.errors import RequestRefused
+from ...protocols import http2
 from ...protocols.http1 import Scratch
-from . import frames
-from .allowance import Allowance
+from ...protocols.http2 import STREAM_WINDOW, Event, FoundEvents, Frames
 from .calls import Calls
-from .fields import UNLIKE_LENGTH, Field, Malformed, content_length, encode_head, is_trailer_section
-from .frames import CONNECTION_WINDOW, LAST_STREAM, STREAM_WINDOW
 from .intake import Intake
-from .leftovers import Leftovers
 from .lingering import Lingering
 from .request import StreamRequest
 from .stream import StreamTransport
-from .turns import Turns, updated_urgency, urgency_of
+from .turns import Turns
 
 logger = logging.getLogger("aserve")
 
 # More than this is not kept for a client that does not read: acknowledgements, beside what streams have sent.
 MAX_UNREAD_BYTES = 1 << 20
+FIELD_OVERHEAD = 32  # RFC 9113 10.5.1: what a field counts besides its octets
+
+_scratches: weakref.WeakKeyDictionary[Service, tuple[Scratch, FoundEvents]] = weakref.WeakKeyDictionary()
+
+
+def scratch_of(service: Service) -> tuple[Scratch, FoundEvents]:
+    """Return the C memory that the sessions of a listener share: they are on one event loop."""
+    found = _scratches.get(service)
+    if found is None:
+        limits = service.limits
+        # Up to this the parser of HTTP/1.1 refuses a head, with 431; a larger one ends the connection.
+        section_bytes = 2 * limits.max_head_bytes + FIELD_OVERHEAD * limits.max_fields
+        found = _scratches[service] = Scratch(limits), FoundEvents(section_bytes)
+    return found
 
 
 class Session(Carrier):
@@ -47,18 +57,15 @@ class Session(Carrier):
         self._connection = connection  # the streams' connections are like it
         connection.is_spent = False
         self._service = service = connection.service
-        self._max_streams, self._scratch = max_streams, Scratch(service.limits)
+        self._scratch, found = scratch_of(service)
         self._streams: dict[int, StreamTransport] = {}
-        self._leftovers, self._allowance = Leftovers(), Allowance()
         self._calls = Calls(service.executor.submit, service.loop.call_soon, max_streams)
         self._is_write_paused = self.is_closed = self.is_at_eof = False
-        self._last_id = 0  # of the streams that were begun
-        self._unread_bytes = 0  # of all streams, not yet given back to the window of the connection
         self._goaways, self._asked_seconds, self._quiet_seconds = 0, 0, 0.0  # sent; since the first; without a stream
         self._lingering: Lingering | None = None  # behind the last octets
-        self._takes_websockets = service.config.websockets > 0 and service.config.threads > 1
-        self._h2 = frames.new_frames(service.limits, max_streams, self._takes_websockets)
-        self._intake, self._turns = Intake(self._h2, service.loop), Turns(self._h2, service.loop)
+        takes_websockets = service.config.websockets > 0 and service.config.threads > 1
+        self._frames = Frames(found, max_streams, takes_websockets)
+        self._intake, self._turns = Intake(self._frames, service.loop), Turns(self._frames, service.loop)
 
     # --- called by the transport, as by an event loop ---
 
@@ -69,7 +76,6 @@ class Session(Carrier):
         if not self._connection.identify(transport):
             self.abort()
             return
-        frames.begin(self._h2)
         self.flush()
         if self._service.is_draining:  # begun since the client connected: `drain` did not reach it
             self._ask_for_no_more()
@@ -106,12 +112,11 @@ class Session(Carrier):
 
     # --- called by the intake: see Takes ---
 
-    def take(self, events: list[Any]) -> None:
+    def take(self, events: list[Event]) -> None:
         """Act on frames."""
-        for event in events:
-            act = ACTIONS.get(type(event))
-            if act is not None and not self.is_closed:
-                act(self, event)
+        for kind, stream_id, flags, number, octets in events:
+            if not self.is_closed:
+                ACTIONS[kind](self, stream_id, flags, number, octets)
         self.flush()
         if self._is_write_paused and self.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
             self.end("the client does not read", is_abort=True)
@@ -119,10 +124,10 @@ class Session(Carrier):
     def end_input(self) -> None:
         """Answer whole requests, as far as the windows allow."""
         self.is_at_eof = True
+        self._frames.end_input()
         for stream in [each for each in self._streams.values() if not each.request.is_ended]:
             self.leave(stream)
         self._turns.add(self, self._streams.values())
-        self._leftovers.end_sending()
         self._say_goodbye()
 
     # --- called by the server ---
@@ -135,7 +140,7 @@ class Session(Carrier):
     @property
     def idle_seconds(self) -> float:  # type: ignore[override]
         """See Carrier."""
-        return 0.0 if self._streams or self.is_closed or not self._last_id else self._quiet_seconds
+        return 0.0 if self._streams or self.is_closed or not self._frames.last_served else self._quiet_seconds
 
     def on_second(self) -> None:
         """See Carrier."""
@@ -143,10 +148,8 @@ class Session(Carrier):
             self._lingering.on_second(self._service.is_draining)
         if self.is_closed:
             return
-        self._allowance.on_second()
         self._quiet_seconds = 0.0 if self._streams else self._quiet_seconds + 1.0
-        for stream_id in self._leftovers.on_second():
-            frames.reset(self._h2, stream_id, ErrorCodes.NO_ERROR)
+        self._frames.pass_second()
         self.flush()
         config = self._service.config
         self._asked_seconds += bool(self._goaways)
@@ -154,7 +157,7 @@ class Session(Carrier):
             self._say_goodbye()
         elif self._connection.is_spent:
             self._ask_for_no_more()
-        elif self._quiet_seconds > (config.keep_alive_seconds if self._last_id else config.head_seconds):
+        elif self._quiet_seconds > (config.keep_alive_seconds if self._frames.last_served else config.head_seconds):
             self._say_goodbye()  # a request on its way may be sent again: the GOAWAY names the last one that is served
 
     def drain(self) -> None:
@@ -177,128 +180,67 @@ class Session(Carrier):
 
     # Requests
 
-    def _on_request(self, event: Any) -> None:
+    def _on_request(self, stream_id: int, flags: int, urgency: int, head: bytes) -> None:
         """Begin a stream, or refuse it."""
-        stream_id, fields = event.stream_id, event.headers
-        if self._goaways > 1:
-            return  # the last GOAWAY has said that it is not served
-        if len(self._streams) + self._leftovers.count >= self._max_streams or self._service.connections.is_full():
-            frames.reset(self._h2, stream_id, ErrorCodes.REFUSED_STREAM)
-            self._count_frame(event)
+        if self._service.connections.is_full():
+            self._frames.reset(stream_id, http2.REFUSED_STREAM)
             return
-        is_ended = event.stream_ended is not None
-        try:
-            head = encode_head(fields, self._takes_websockets)
-            if is_ended and content_length(fields):
-                raise Malformed(UNLIKE_LENGTH)
-        except Malformed as exc:
-            self._reset_malformed(stream_id, str(exc))
-            return
-        self._last_id = max(self._last_id, stream_id)
-        self._begin(stream_id, fields, head, is_ended)
+        request = StreamRequest(self._scratch, bool(flags & http2.END_STREAM))
+        connection = StreamConnection(self._connection, self._calls)
+        wire = LoopWire(connection, head, is_new=False, can_bypass=False, protocol=request)
+        stream = StreamTransport(stream_id, wire, request, self.transport.get_extra_info, self._on_change)
+        stream.has_no_body, stream.urgency = bool(flags & http2.IS_HEAD), urgency
+        self._streams[stream_id] = stream
+        stream.begin()
 
-    def _reset_malformed(self, stream_id: int, why: str) -> None:
-        """Reset the stream of a malformed request (RFC 9113 section 8.1.1); the others go on."""
+    def _on_malformed(self, stream_id: int, flags: int, code: int, octets: bytes) -> None:
+        """Forget a malformed request (RFC 9113 section 8.1.1), whose stream is reset; the others go on."""
+        why = octets.decode()
         logger.info("%s: stream reset: %s", self._connection.name, why)
-        frames.reset(self._h2, stream_id, ErrorCodes.PROTOCOL_ERROR)
         stream = self._streams.get(stream_id)
         if stream is not None:
             self.leave(stream)  # and the log says that its client has left
         elif self._service.ends is not None:
             self._service.ends.write_refused(self._connection, None, RequestRefused(400, why))
-        self._count_frame()
 
-    def _begin(self, stream_id: int, fields: list[Field], head: bytes, is_ended: bool) -> None:
-        request = StreamRequest(self._scratch, is_ended)
-        connection = StreamConnection(self._connection, self._calls)
-        wire = LoopWire(connection, head, is_new=False, can_bypass=False, protocol=request)
-        stream = StreamTransport(stream_id, wire, request, self.transport.get_extra_info, self._on_change)
-        stream.has_no_body, stream.urgency = (b":method", b"HEAD") in fields, urgency_of(fields)
-        stream.promised = content_length(fields)
-        self._streams[stream_id] = stream
-        stream.begin()
-
-    def _on_data(self, event: Any) -> None:
+    def _on_data(self, stream_id: int, flags: int, counted_bytes: int, octets: bytes) -> None:
         """Pass on octets of a body, and give the client room for as many again."""
-        self._unread_bytes += event.flow_controlled_length
-        if self._unread_bytes >= CONNECTION_WINDOW // 2:
-            self._h2.increment_flow_control_window(self._unread_bytes)
-            self._unread_bytes = 0
-        is_last = event.stream_ended is not None
-        if not event.data and not is_last:
-            self._count_frame(event)
-        stream = self._streams.get(event.stream_id)
+        stream = self._streams.get(stream_id)
         if stream is not None:
-            stream.unread_bytes += event.flow_controlled_length
-            self._receive(stream, event.data, is_last)
-        elif is_last:
-            self._forget_unwanted(event.stream_id)
-
-    def _receive(self, stream: StreamTransport, data: bytes, is_last: bool) -> None:
-        if stream.promises(len(data), is_last):
-            stream.receive(data, is_last)
+            stream.unread_bytes += counted_bytes
+            stream.receive(octets, bool(flags & http2.END_STREAM))
             self._give_room(stream)
-        else:
-            self._reset_malformed(stream.stream_id, UNLIKE_LENGTH)
 
     def _give_room(self, stream: StreamTransport) -> None:
         if stream.is_reading() and not stream.request.is_ended and stream.unread_bytes >= STREAM_WINDOW // 2:
-            frames.give_room(self._h2, stream.unread_bytes, stream.stream_id)
+            self._frames.give_room(stream.stream_id, stream.unread_bytes)
             stream.unread_bytes = 0
 
-    def _on_trailers(self, event: Any) -> None:
-        """End a request: its trailers are dropped."""
-        stream = self._streams.get(event.stream_id)
-        if stream is None:
-            self._forget_unwanted(event.stream_id)
-        elif event.stream_ended is None or not is_trailer_section(event.headers):
-            self._reset_malformed(stream.stream_id, "trailers that are none")
-        else:
-            self._receive(stream, b"", is_last=True)
-
-    def _on_reset(self, event: Any) -> None:
-        """End a stream: its client has left."""
-        self._count_frame(event)
-        self._forget_unwanted(event.stream_id)
-        stream = self._streams.get(event.stream_id)
+    def _on_reset(self, stream_id: int, *_: object) -> None:
+        """End a stream: its client has left, or sends no more after its response."""
+        stream = self._streams.get(stream_id)
         if stream is not None:
             self.leave(stream)
-
-    def _forget_unwanted(self, stream_id: int) -> None:
-        """Forget a stream whose client sends no more, after its response."""
-        if self._leftovers.forget_sending(stream_id) and self._goaways > 1:
+        elif self._goaways > 1:
             self._say_goodbye()
 
-    def _on_settings(self, event: Any) -> None:
-        """Send on: RFC 9113 section 6.9.2, a larger window is one for open streams, too."""
-        self._count_frame(event)
-        self._turns.add(self, self._streams.values())
-
-    def _on_window(self, event: Any) -> None:
-        """Send on: there is room for a stream, or for all. Updates that no DATA frame has asked for are counted as a flood."""
-        if self._allowance.is_extra_update(self._turns.sent_count):
-            self._count_frame(event)
-        stream = self._streams.get(event.stream_id)
+    def _on_room(self, stream_id: int, *_: object) -> None:
+        """Send on: there is room for a stream, or for all (RFC 9113 section 6.9.2: settings are for open streams, too)."""
+        stream = self._streams.get(stream_id)
         if stream is not None:
             self._on_change(stream)
-        elif not event.stream_id:
+        elif not stream_id:
             self._turns.add(self, self._streams.values())
 
-    def _on_unknown(self, event: Any) -> None:
-        """Count a frame that h2 does not know; obey one that makes an open stream more urgent, or less."""
-        self._count_frame(event)
-        try:
-            update = updated_urgency(event.frame)
-        except ValueError as exc:
-            self.end(f"the client broke HTTP/2: {exc}", ErrorCodes.PROTOCOL_ERROR)
-            return
-        if update is not None and update[0] in self._streams:
-            self._streams[update[0]].urgency = update[1]
+    def _on_priority(self, stream_id: int, flags: int, urgency: int, octets: bytes) -> None:
+        """Make an open stream more urgent, or less."""
+        stream = self._streams.get(stream_id)
+        if stream is not None:
+            stream.urgency = urgency
 
-    def _count_frame(self, event: Any = None) -> None:
-        """Count a frame that brings no request further."""
-        if not self._allowance.spend():
-            self.end("the client floods it with frames", ErrorCodes.ENHANCE_YOUR_CALM)
+    def _on_failed(self, stream_id: int, flags: int, code: int, octets: bytes) -> None:
+        """End the connection by the client's fault; the GOAWAY is made."""
+        self.end(octets.decode())
 
     # Sending
 
@@ -315,16 +257,14 @@ class Session(Carrier):
         return not self._is_write_paused and not self.is_closed
 
     def finish(self, stream: StreamTransport) -> None:
-        """End a stream whose response is sent; the rest of its request is not wanted."""
-        if not stream.request.is_ended:
-            self._leftovers.add_sending(stream.stream_id)
+        """Forget a stream whose response is sent; the rest of its request is not wanted."""
         self.leave(stream)
         if self._connection.is_spent:
             self._ask_for_no_more()
 
     def cut(self, stream: StreamTransport) -> None:
         """Reset a stream whose response cannot be finished."""
-        frames.reset(self._h2, stream.stream_id, ErrorCodes.INTERNAL_ERROR)
+        self._frames.reset(stream.stream_id, http2.INTERNAL_ERROR)
         self.leave(stream)
 
     def leave(self, stream: StreamTransport) -> None:
@@ -338,39 +278,36 @@ class Session(Carrier):
 
     def flush(self) -> None:
         """Give the frames to the transport."""
-        octets = self._h2.data_to_send()
+        octets = self._frames.take_octets()
         if octets and not self.is_closed:
             self.transport.write(octets)
 
     # The end
 
-    def _send_goaway(self, last_id: int, code: ErrorCodes = ErrorCodes.NO_ERROR) -> None:
+    def _send_goaway(self, last_id: int) -> None:
         """Send a GOAWAY, unless the last octets are sent: behind write_eof(), asyncio raises."""
         self._goaways += 1
+        self._frames.go_away(last_id)
         self.flush()
-        if not self.is_closed:
-            self.transport.write(frames.encode_goaway(last_id, code))
 
     def _ask_for_no_more(self) -> None:
         """Send the first GOAWAY: streams on their way are still served; `on_second` sends the last one."""
         if not self._goaways:
-            self._send_goaway(LAST_STREAM)
+            self._send_goaway(http2.LAST_STREAM)
 
-    def _say_goodbye(self, event: Any = None) -> None:
-        """Send the last GOAWAY, and close when no stream is left; streams that are open finish. `event`: the client's GOAWAY."""
+    def _say_goodbye(self, *_: object) -> None:
+        """Send the last GOAWAY, and close when no stream is left; streams that are open finish."""
         if self.is_closed:
             return
         if self._goaways < 2:
             self._goaways = 1
-            self._send_goaway(self._last_id)
-        if not self._streams and not self._leftovers.count:
+            self._send_goaway(self._frames.last_served)
+        if not self._streams and not self._frames.open_count:
             self._close()
 
-    def end(self, why: str, code: ErrorCodes | None = None, is_abort: bool = False) -> None:
-        """End the connection by the client's fault. `code` None: h2 has its GOAWAY ready."""
+    def end(self, why: str, is_abort: bool = False) -> None:
+        """End the connection by the client's fault."""
         logger.info("%s: connection closed: %s", self._connection.name, why)
-        if code is not None:
-            self._send_goaway(self._last_id, code)
         self.flush()
         (self.abort if is_abort else self._close)()
         for stream in list(self._streams.values()):
@@ -382,19 +319,13 @@ class Session(Carrier):
         self._lingering = Lingering(self.transport, self._service.config, self._intake.is_at_end)
 
 
-ACTIONS: dict[type, Callable[[Session, Any], None]] = {
-    h2.events.RequestReceived: Session._on_request,
-    h2.events.DataReceived: Session._on_data,
-    h2.events.TrailersReceived: Session._on_trailers,
-    h2.events.StreamReset: Session._on_reset,
-    h2.events.WindowUpdated: Session._on_window,
-    h2.events.RemoteSettingsChanged: Session._on_settings,
-    h2.events.PingReceived: Session._count_frame,
-    h2.events.PingAckReceived: Session._count_frame,
-    h2.events.SettingsAcknowledged: Session._count_frame,
-    frames.Dropped: Session._count_frame,
-    frames.LateUpdate: Session._on_window,
-    h2.events.PriorityUpdated: Session._count_frame,
-    h2.events.UnknownFrameReceived: Session._on_unknown,
-    h2.events.ConnectionTerminated: Session._say_goodbye,
+ACTIONS: dict[int, Callable[[Session, int, int, int, bytes], None]] = {
+    http2.REQUEST: Session._on_request,
+    http2.DATA: Session._on_data,
+    http2.RESET: Session._on_reset,
+    http2.REFUSED: Session._on_malformed,
+    http2.ROOM: Session._on_room,
+    http2.PRIORITY: Session._on_priority,
+    http2.GOAWAY: Session._say_goodbye,
+    http2.FAILED: Session._on_failed,
 }

@@ -1,25 +1,15 @@
 """The settings of HTTP/2.
 
-Owns:     HTTP2Settings; whether the library is installed.
+Owns:     HTTP2Settings.
 Thread:   any; pure.
 """
 
 from __future__ import annotations
 
-import importlib.util
-
 from ...settings import ConfigError, EngineSettings, Needs, row
 from ...settings.kinds import choice, count
 
-NO_LIBRARY = "the library h2 is not installed: pip install 'aserve-wsgi[http2]'"
-
-
 _HTTP2 = Needs(("https://", "http2"))
-
-
-def has_library() -> bool:
-    """Whether HTTP/2 can be spoken."""
-    return importlib.util.find_spec("h2") is not None
 
 
 class HTTP2Settings(EngineSettings):
@@ -28,8 +18,7 @@ class HTTP2Settings(EngineSettings):
     # fmt: off
     http2: str = row(
         "auto", "Serving", "--http2", choice("auto", "h2c", "off"),
-        "HTTP/2 for clients that ask for it over TLS; auto: if the library h2 is installed (the extra `http2`); "
-        "h2c: without TLS, too, for proxies in --trusted-proxies; see `aserve docs http2`",
+        "HTTP/2 for clients that ask for it over TLS; h2c: without TLS, too, for proxies in --trusted-proxies; see `aserve docs http2`",
         "Browsers load a page with many parts sooner by it. A request costs more CPU time than over HTTP/1.1, which clients may still choose.",
     )
     max_streams: int = row(
@@ -51,9 +40,5 @@ class HTTP2Settings(EngineSettings):
 
     def check(self) -> None:
         """See Settings."""
-        if self.http2 != "h2c":
-            return
-        if not self.trusted_proxies:
+        if self.http2 == "h2c" and not self.trusted_proxies:
             raise ConfigError("http2 'h2c' is for proxies only; name them in trusted-proxies")
-        if not has_library():
-            raise ConfigError(f"http2 'h2c': {NO_LIBRARY}")

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 from typing import TYPE_CHECKING, Any, Callable
 
 from ...connections.loop.response_memory import STREAM_BYTES
-from .fields import Field, Malformed, decode_head, decode_upgrade
+from ...core.patterns import lazy_pattern
+from ...protocols.http2 import DEFAULT_URGENCY
 from .states import TRANSITIONS, Event, State
 
 if TYPE_CHECKING:
@@ -25,8 +27,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("aserve")
 
 HIGH_BYTES = STREAM_BYTES  # more waits only where it is counted
-DEFAULT_URGENCY = 3  # RFC 9218 4.1
+NO_HANDSHAKE = "an app's handshake of a WebSocket that is none"  # all other heads wsgi/response.py makes
 _HEAD_END = b"\r\n\r\n"
+_STATUS_LINE = lazy_pattern(rb"HTTP/1\.1 ([0-9]{3}) ")
+_LENGTH = lazy_pattern(rb"\r\ncontent-length:[ \t]*([0-9]+)", re.IGNORECASE)
 # Measured: a member looked up in its enum class costs CPython 3.11 three times a global.
 HEAD, BODY, CLOSED = State.HEAD, State.BODY, State.CLOSED
 
@@ -52,7 +56,7 @@ class StreamTransport(asyncio.Transport):
 
     __slots__ = (
         "_extra", "_high", "_is_paused", "_is_reading", "_left", "_on_change", "_unfinished", "has_no_body", "heads", "pending",
-        "promised", "request", "state", "stream_id", "unread_bytes", "urgency", "wire",
+        "request", "state", "stream_id", "unread_bytes", "urgency", "wire",
     )  # fmt: skip
 
     def __init__(
@@ -66,11 +70,10 @@ class StreamTransport(asyncio.Transport):
         self.urgency = DEFAULT_URGENCY
         self.state = HEAD  # changed by `_transition` alone
         # Receiving
-        self.promised: int | None = None  # octets of the request's Content-Length that have not come
         self.unread_bytes = 0  # received, and not yet given back to the client's window
         self._is_reading = True
         # Sending
-        self.heads: list[tuple[bool, list[Field]]] = []  # whether it is the last one, and its fields
+        self.heads: list[tuple[bool, bytes]] = []  # whether it is the last one, and its lines of HTTP/1.1
         self.has_no_body = False  # of a response to HEAD
         self.pending: bytearray | memoryview = bytearray()
         self._unfinished = b""  # of a head
@@ -82,13 +85,6 @@ class StreamTransport(asyncio.Transport):
         self.state = TRANSITIONS[self.state, event]
 
     # --- called by the session ---
-
-    def promises(self, count: int, is_last: bool) -> bool:
-        """Count octets of the request's body; return whether they are as many as its Content-Length has promised (RFC 9113 8.1.1)."""
-        if self.promised is None:
-            return True
-        self.promised -= count
-        return not self.promised if is_last else self.promised >= 0
 
     def begin(self) -> None:
         """Pass on the head of the request, which the wire has."""
@@ -138,12 +134,12 @@ class StreamTransport(asyncio.Transport):
         if self.state > BODY or not data:
             return
         if self.state is HEAD:
-            try:
-                data = self._read_heads(self._unfinished + bytes(data))
-            except Malformed as exc:
-                logger.info("stream reset: %s", exc)
+            rest = self._read_heads(self._unfinished + bytes(data))
+            if rest is None:
+                logger.info("stream reset: %s", NO_HANDSHAKE)
                 self.abort()
                 return
+            data = rest
         if len(data) > HIGH_BYTES and not self.pending:
             self.pending = memoryview(data)  # no copy: the caller has counted the object alone
         else:
@@ -155,26 +151,30 @@ class StreamTransport(asyncio.Transport):
         self._pause_if_full()
         self._on_change(self)
 
-    def _read_heads(self, data: bytes) -> bytes:
-        """Take heads; return the octets behind the final one."""
+    def _read_heads(self, data: bytes) -> bytes | None:
+        """Take heads; return the octets behind the final one, None if there is no head."""
         while True:
             head, end, rest = data.partition(_HEAD_END)
             if not end:
                 self._unfinished = data
                 return b""
-            status, fields = (decode_upgrade if self.request.asks_websocket else decode_head)(head)
-            self.heads.append((status >= 200, fields))
-            if status >= 200:
-                self._expect_body(status, fields)
+            line = _STATUS_LINE.match(head)
+            if line is None:
+                return None
+            status = int(line[1])
+            is_final = status >= 200 or (status == 101 and self.request.asks_websocket)
+            self.heads.append((is_final, head))
+            if is_final:
+                self._expect_body(status, head)
                 return rest
             data = rest
 
-    def _expect_body(self, status: int, fields: list[Field]) -> None:
+    def _expect_body(self, status: int, head: bytes) -> None:
         self._transition(Event.FINAL_HEAD)
         self._unfinished = b""
         if not self.has_no_body and status not in (204, 304):
-            lengths = [int(value) for name, value in fields if name == b"content-length"]
-            self._left = lengths[0] if lengths else None
+            length = _LENGTH.search(head)
+            self._left = None if length is None else int(length[1])
 
     def _pause_if_full(self) -> None:
         if not self._is_paused and len(self.pending) > self._high:

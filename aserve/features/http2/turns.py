@@ -1,25 +1,23 @@
 """The order in which streams send their frames.
 
-Owns:     Turns: the streams of a connection that have something to send; from a stream's octets to its frames. Sends: the session, as this sees it.
+Owns:     Turns: the streams of a connection that have something to send. Sends: the session, as this sees it.
 Thread:   event loop only.
-Spec:     RFC 9113 sections 5.2 and 6.1; RFC 9218 sections 4.1 (urgency) and 7.1 (PRIORITY_UPDATE).
-Not here: what waits (stream.py), the connection, and what becomes of a stream that has ended (session.py).
+Spec:     RFC 9218.
+Not here: frames and windows (cparsers/h2.h), what waits (stream.py), the connection, and what becomes of a stream that has ended (session.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from typing import Protocol
 
-from h2.connection import H2Connection
-from h2.exceptions import ProtocolError
-from hyperframe.frame import ExtensionFrame
-
-from ...core.patterns import lazy_pattern
-from .fields import Field
+from ...protocols.http2 import END_STREAM, GONE, IS_UPGRADE, MALFORMED, Frames
 from .states import State
-from .stream import DEFAULT_URGENCY, StreamTransport
+from .stream import NO_HANDSHAKE, StreamTransport
+
+logger = logging.getLogger("aserve")
 
 # Octets that are given to TLS at once.
 FLUSH_BYTES = 1 << 16
@@ -27,8 +25,6 @@ FLUSH_BYTES = 1 << 16
 FAIR_FRAMES = 16
 # As in stream.py: a member looked up in its enum class costs CPython 3.11 three times a global.
 ENDED, CUT = State.ENDED, State.CUT
-PRIORITY_UPDATE = 0x10  # the type of its frame
-_URGENCY = lazy_pattern(rb"(?:\A|[ ,])u=([0-7])(?:\Z|[ ,;])")
 
 
 class Sends(Protocol):
@@ -58,7 +54,7 @@ class Turns:
 
     __slots__ = ("_frames", "_is_due", "_loop", "_next_fair", "_unflushed_bytes", "_waiting", "sent_count")
 
-    def __init__(self, frames: H2Connection, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, frames: Frames, loop: asyncio.AbstractEventLoop) -> None:
         self._frames, self._loop = frames, loop
         self._waiting: dict[int, StreamTransport] = {}
         self._is_due = False  # `_pump` is about to be called
@@ -101,10 +97,7 @@ class Turns:
             if not session.may_send:
                 return
             del self._waiting[stream.stream_id]
-            try:
-                self._unflushed_bytes += self._send(session, stream)
-            except ProtocolError:  # h2 has closed the stream
-                session.leave(stream)
+            self._unflushed_bytes += self._send(session, stream)
             if self._unflushed_bytes >= FLUSH_BYTES:
                 self._unflushed_bytes = 0
                 session.flush()
@@ -114,21 +107,24 @@ class Turns:
         if stream.state is CUT:
             session.cut(stream)
             return 0
-        stream_id, frames = stream.stream_id, self._frames
-        while stream.heads:
-            is_final, fields = stream.heads.pop(0)
-            is_end = is_final and stream.state is ENDED and not stream.pending
-            frames.send_headers(stream_id, fields, end_stream=is_end)
-            if is_end:
-                session.finish(stream)
-                return 0
-        room = min(frames.local_flow_control_window(stream_id), frames.max_outbound_frame_size)
-        octets = stream.take(max(room, 0)) if stream.pending else b""
+        stream_id, frames, head = stream.stream_id, self._frames, b""
+        flags = IS_UPGRADE if stream.request.asks_websocket else 0
+        result = room = frames.room(stream_id)
+        while stream.heads and result >= 0:
+            is_final, head = stream.heads.pop(0)
+            if not is_final:
+                result, head = frames.send(stream_id, head, b"", flags), b""
+        octets = stream.take(room) if stream.pending and room >= 0 else b""
         is_end = stream.state is ENDED and not stream.pending
-        if octets or is_end:
-            frames.send_data(stream_id, octets, end_stream=is_end)
-            self.sent_count += 1
-        if is_end:
+        if result >= 0 and (head or octets or is_end):
+            result = frames.send(stream_id, head, octets, flags | is_end * END_STREAM)
+            self.sent_count += bool(octets or is_end)
+        if result == MALFORMED:
+            logger.info("stream reset: %s", NO_HANDSHAKE)
+            session.cut(stream)
+        elif result == GONE:
+            session.leave(stream)
+        elif is_end:
             session.finish(stream)
         elif stream.pending and octets:
             self._waiting[stream_id] = stream  # its next turn comes after the others'
@@ -141,26 +137,3 @@ class Turns:
 def urgency(stream: StreamTransport) -> int:
     """Return a stream's urgency; the lowest is sent first."""
     return stream.urgency
-
-
-def urgency_of(fields: list[Field]) -> int:
-    """Return the urgency that a request asks for."""
-    for name, value in fields:
-        if name == b"priority" and (found := _URGENCY.search(value)) is not None:
-            return int(found[1])
-    return DEFAULT_URGENCY
-
-
-def updated_urgency(frame: ExtensionFrame) -> tuple[int, int] | None:
-    """
-    Return a stream and its new urgency; None: the frame is no PRIORITY_UPDATE.
-
-    Raises:
-        ValueError: it breaks RFC 9218 section 7.1; the text names the rule.
-    """
-    if frame.type != PRIORITY_UPDATE:
-        return None
-    stream_id = int.from_bytes(frame.body[:4], "big") & 0x7FFFFFFF
-    if frame.stream_id or not stream_id:
-        raise ValueError("a PRIORITY_UPDATE on a stream, or for none")
-    return stream_id, urgency_of([(b"priority", frame.body[4:])])

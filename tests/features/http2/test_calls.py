@@ -6,7 +6,7 @@ import pytest
 from h2.errors import ErrorCodes
 from harness.http2 import request
 
-from aserve.features.http2.allowance import BURST
+from aserve._cparsers import lib
 
 
 @pytest.fixture
@@ -92,6 +92,6 @@ def test_a_flood_of_requests_that_wait(crowded):
     while not crowded.is_closed:
         leave(crowded, crowded.ask())
     assert crowded.goaways[-1][1] == ErrorCodes.ENHANCE_YOUR_CALM
-    assert BURST - 10 < len(crowded.harness.log.cuts) < BURST and len(jobs(crowded)) == 2
+    assert lib.H2_BURST - 10 < len(crowded.harness.log.cuts) < lib.H2_BURST and len(jobs(crowded)) == 2
     crowded.harness.executor.run()
     assert not crowded.harness.service.lost

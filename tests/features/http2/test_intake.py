@@ -6,7 +6,7 @@ import pytest
 from harness.http2 import request
 from hyperframe.frame import DataFrame
 
-from aserve.features.http2.intake import FRAMES
+from aserve.protocols.http2 import FRAMES
 
 POST = request(b"POST")
 ONE = DataFrame(1, b"x").serialize()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from harness.http2 import request as fields_of
+from harness.http2_engine import Peer
 
 from aserve.core.budgets import unlimited_bodies
-from aserve.features.http2.fields import encode_head
 from aserve.features.http2.request import HTTP_2, StreamRequest
 from aserve.protocols.base import Limits
 from aserve.protocols.http1 import Scratch
@@ -18,7 +18,12 @@ def new(is_ended=False, **limits):
 
 
 def head(*args):
-    return encode_head(fields_of(*args))
+    return encode(fields_of(*args))
+
+
+def encode(fields):
+    ((*_, octets),) = Peer(takes_websockets=True).ask(fields, ends=False)
+    return octets
 
 
 def environ_of(exchange):
@@ -132,9 +137,7 @@ def test_not_over_tls():
 def test_a_websocket(is_declined):
     """What comes behind its head is no body, and kept for the app; or means nothing if that has answered as ever."""
     receiver = new()
-    (exchange,) = receiver.receive(
-        encode_head([(b":method", b"CONNECT"), (b":protocol", b"websocket"), *fields_of()[1:]], True)
-    )
+    (exchange,) = receiver.receive(encode([(b":method", b"CONNECT"), (b":protocol", b"websocket"), *fields_of()[1:]]))
     assert exchange.asks_websocket and exchange.body is None and receiver.asks_websocket
     assert receiver.receive(b"early") == [] and receiver.unparsed == b"early"
     if is_declined:

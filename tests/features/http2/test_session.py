@@ -15,9 +15,10 @@ from harness.replies import Chunks, returning
 from harness.slow_clients import go_on
 from hyperframe.frame import RstStreamFrame
 
+from aserve._cparsers import lib
 from aserve.connections.loop.response_memory import STREAM_BYTES
 from aserve.core.exchange import CLIENT_GONE
-from aserve.features.http2.frames import CONNECTION_WINDOW, STREAM_WINDOW
+from aserve.protocols.http2 import INTERNAL_ERROR, STREAM_WINDOW
 
 WITHOUT_AUTHORITY = [field for field in request() if field[0] != b":authority"]
 BIG = bytes(range(256)) * 2048  # octets: more than a window, and than the transport holds
@@ -139,17 +140,16 @@ def test_trailers(connect):
     assert client.bodies[stream] == b"/hello"
 
 
-@pytest.mark.parametrize("is_known", [True, False])
-def test_trailers_that_are_none(connect, is_known):
-    """The stream is reset, if there is one."""
-    client = connect()
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_trailers_that_are_none(connect, is_answered):
+    """The stream is reset, unless its response is sent: then they end it as any trailers do."""
+    client = connect(max_body_bytes=1 if is_answered else 10)
     stream = client.ask(*request(b"POST"), data=b"hello", ends=False)
     client.pump()
-    if not is_known:
-        client.session._streams.clear()
     client.h2.send_headers(stream, [(b"connection", b"1")], end_stream=True)
     client.pump()
-    assert client.resets == ({stream: ErrorCodes.PROTOCOL_ERROR} if is_known else {})
+    assert client.resets == ({} if is_answered else {stream: ErrorCodes.PROTOCOL_ERROR})
+    assert not client.session._frames.open_count
 
 
 def test_a_slow_reader(connect):
@@ -252,7 +252,7 @@ def test_many_uploads(connect):
         stream = client.ask(*request(b"POST"), ends=False)
         upload(client, stream, bytes(STREAM_WINDOW - 100))
         client.pump()
-    assert client.h2.outbound_flow_control_window > CONNECTION_WINDOW // 2
+    assert client.h2.outbound_flow_control_window > lib.H2_CONNECTION_WINDOW // 2
 
 
 def test_an_answer_before_the_body(connect):
@@ -418,12 +418,12 @@ def test_a_stream_that_is_left(connect):
 
 
 def test_a_frame_that_cannot_be_sent(connect):
-    """A stream that h2 has closed is left."""
+    """A stream that is closed for its frames is left."""
     client = connect()
     client.ask()
     client.pump(runs=False)
     (stream,) = client.session._streams.values()
-    client.session._h2.reset_stream(stream.stream_id)
+    client.session._frames.reset(stream.stream_id, INTERNAL_ERROR)
     client.pump()
     assert not client.session.has_streams and not client.goaways
 

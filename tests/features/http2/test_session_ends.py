@@ -16,10 +16,13 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
+from aserve._cparsers import lib
 from aserve.connections.connection import Connection
-from aserve.features.http2.allowance import BURST
-from aserve.features.http2.frames import DEFAULT_WINDOW, LAST_STREAM
 from aserve.features.http2.session import MAX_UNREAD_BYTES, Session
+from aserve.protocols.http2 import LAST_STREAM, STREAM_WINDOW
+
+BURST = lib.H2_BURST
+DEFAULT_WINDOW = (1 << 16) - 1  # RFC 9113 6.9.2
 
 
 def frames(frame, count=BURST + 1):
@@ -332,3 +335,28 @@ def test_a_client_that_does_not_read(connect):
     client.transport.held += bytes(MAX_UNREAD_BYTES)
     client.session.data_received(PingFrame(0, b"12345678").serialize())
     assert "abort" in client.transport.calls
+
+
+# What a client has just closed may still be answered
+
+
+@pytest.mark.parametrize("fields", [request(), request(b"GET", b"/", (b"connection", b"x"))])
+def test_a_reset_with_the_request(connect, fields):
+    """A stream that would be refused, or reset, is closed already."""
+    client = connect(max_streams=1)
+    for _ in range(3):
+        client.h2.reset_stream(client.ask(*fields))
+    client.pump(runs=False)
+    assert not client.session.has_streams and not client.goaways and not client.resets
+
+
+def test_a_reset_with_the_body(connect):
+    """Nobody needs more room."""
+    client = connect()
+    stream = client.ask(*request(b"POST"), ends=False)
+    client.pump()
+    for _ in range(STREAM_WINDOW // 2 // 16384 + 1):
+        client.h2.send_data(stream, bytes(16384 - 100))
+    client.h2.reset_stream(stream)
+    client.pump()
+    assert not client.session.has_streams and not client.goaways

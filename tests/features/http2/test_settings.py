@@ -11,7 +11,7 @@ from aserve.settings import ConfigError
 
 
 def test_defaults():
-    """HTTP/2 is on where its library is installed, and allows as many streams as RFC 9113 recommends."""
+    """HTTP/2 is on, and allows as many streams as RFC 9113 recommends."""
     assert defaults_of(HTTP2Settings) == {"http2": "auto", "max_streams": 100}
 
 

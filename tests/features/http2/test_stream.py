@@ -15,7 +15,6 @@ from aserve.features.http2.states import State
 from aserve.features.http2.stream import HIGH_BYTES, StreamTransport
 
 HEAD = b"HTTP/1.1 200 OK\r\nX: y\r\n\r\n"
-FIELDS = [(b":status", b"200"), (b"x", b"y")]
 LENGTH = HEAD[:-2] + b"Content-Length: 5\r\n\r\n"
 
 
@@ -48,11 +47,11 @@ def stream():
 
 
 def test_head_and_body(stream):
-    """A head becomes fields, whatever comes with it; interim ones come first."""
+    """A head is taken whole, whatever comes with it; interim ones come first."""
     stream.write(b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n")
     stream.write(memoryview(HEAD + b"ab"))
     stream.write(b"cd")
-    assert stream.heads == [(False, [(b":status", b"103"), (b"link", b"a")]), (True, FIELDS)]
+    assert stream.heads == [(False, b"HTTP/1.1 103 Early Hints\r\nLink: a"), (True, HEAD[:-4])]
     assert stream.take(3) == b"abc" and stream.take(3) == b"d" and len(stream.wire.changes) == 3
 
 
@@ -62,7 +61,7 @@ def test_a_head_in_parts(stream):
         assert stream.heads == []
         stream.write(bytes([octet]))
     stream.write(HEAD)  # this is a body
-    assert stream.heads == [(True, FIELDS)] and stream.take(100) == HEAD
+    assert stream.heads == [(True, HEAD[:-4])] and stream.take(100) == HEAD
 
 
 def test_back_pressure(stream):
@@ -118,17 +117,6 @@ def test_reading(stream):
     assert stream.is_reading() and stream.wire.changes == [stream]
     stream.receive(b"b", is_last=True)
     assert stream.wire.calls == [b"a", b"b"] and stream.request.is_ended
-
-
-def test_octets_of_the_request(stream):
-    """They are as many as its Content-Length says, if it has one."""
-    assert stream.promises(10, is_last=False) and stream.promises(0, is_last=True)
-    stream.promised = 5
-    assert stream.promises(3, is_last=False) and stream.promises(2, is_last=True)
-    stream.promised = 5
-    assert not stream.promises(4, is_last=True)
-    stream.promised = 5
-    assert not stream.promises(6, is_last=False)
 
 
 @pytest.mark.parametrize(

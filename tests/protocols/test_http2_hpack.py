@@ -6,8 +6,7 @@ import pathlib
 import random
 
 import pytest
-
-from aserve.protocols.hpack import Decoder, Encoder, FieldSectionError, FieldSectionTooLarge
+from harness.hpack import Decoder, Encoder, FieldSectionError, FieldSectionTooLarge
 
 CORPUS = pathlib.Path(__file__).parent.parent / "corpus/hpack"
 LIMIT = 8192
