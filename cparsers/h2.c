@@ -355,11 +355,6 @@ size_t h2_receive(h2_connection *c, const char *data, size_t at, size_t len,
 
     found->count = found->frames = found->text_len = 0;
     most = (most > H2_FRAME_BYTES ? most : H2_FRAME_BYTES) + 128;
-    if (c->is_failure_due) {
-        c->is_failure_due = 0;
-        add_text(found, add_event(found, H2_FAILED, 0, H2_INTERNAL_ERROR),
-                 NO_MEMORY, sizeof NO_MEMORY - 1);
-    }
     if (c->state == H2_PREFACE)
         at = read_preface(&a, data, at, len);
     while (at < len && c->state != H2_OVER && found->frames < H2_FRAMES &&
@@ -371,6 +366,11 @@ size_t h2_receive(h2_connection *c, const char *data, size_t at, size_t len,
         on_frame(&a);
         if (c->frame_len > 0)
             forget_frame(c);
+    }
+    if (c->is_failure_due) {
+        c->is_failure_due = 0;
+        add_text(found, add_event(found, H2_FAILED, 0, H2_INTERNAL_ERROR),
+                 NO_MEMORY, sizeof NO_MEMORY - 1);
     }
     return c->state == H2_OVER ? len : at;
 }

@@ -9,7 +9,8 @@
  * HTTP/1.1 for each request; it tells of a failure once, and of nothing behind
  * that; the streams are in order, no more than the limit, and their windows
  * are windows; what is to be sent is whole frames, whose field blocks can be
- * decoded; and all of this is the same if the octets come one by one. */
+ * decoded; all of this is the same if the octets come one by one; and memory
+ * that is refused ends the connection alone. */
 #include "h2.h"
 #include "invariants.h"
 #include <string.h>
@@ -263,5 +264,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         return 0;
     require(tell(data, len, 0) == tell(data, len, 1),
             "octets one by one tell the same story");
+    refused_call = 1 + data[len / 2] % 16;
+    tell(data, len, data[len - 1] % 2);
+    refused_call = 0;
     return 0;
 }
