@@ -11,6 +11,7 @@ import h2.settings
 import pytest
 from h2.errors import ErrorCodes
 from harness.http2 import request
+from harness.http2_frames import PRIORITY_UPDATE, frame
 from harness.replies import Chunks, returning
 from harness.slow_clients import go_on
 from hyperframe.frame import RstStreamFrame
@@ -311,6 +312,17 @@ def test_too_many_connections(connect):
     streams = [client.ask() for _ in range(2)]
     client.pump()
     assert client.ended == {streams[0]} and client.resets == {streams[1]: ErrorCodes.REFUSED_STREAM}
+
+
+def test_frames_behind_a_request_that_is_refused(connect):
+    """They may have come with it, and change nothing."""
+    client = connect()
+    client.harness.service.connections.max_count = 1
+    client.ask(*request(b"POST"), data=b"x", ends=False)
+    client.h2.increment_flow_control_window(1, 1)
+    client.session.data_received(client.h2.data_to_send() + frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\1u=1"))
+    client.pump()
+    assert client.resets == {1: ErrorCodes.REFUSED_STREAM} and not client.goaways and not client.session.has_streams
 
 
 # The ends of a response

@@ -139,6 +139,14 @@ def test_a_client_that_will_ask_no_more(connect):
     assert client.ended == {stream} and client.is_closed
 
 
+def test_frames_behind_the_end_change_nothing(connect):
+    """A client that will ask no more has no stream: the connection ends, whatever came with its GOAWAY."""
+    client = connect()
+    client.session.data_received(GoAwayFrame(0).serialize() + SettingsFrame(0).serialize())
+    client.pump()
+    assert client.is_closed and len(client.goaways) == 1
+
+
 def test_frames_behind_a_goaway(connect):
     """They count as before, in whatever pieces they come, and nothing that waits to be sent is lost."""
     client = connect()
