@@ -3,7 +3,7 @@
 Owns:     Calls, the executor of the connection's streams.
 Thread:   event loop only.
 Spec:     RFC 9113 section 10.5 (denial of service).
-Not here: how many streams may be open (session.py), how many resets a client may send (allowance.py), threads (workers/executor.py).
+Not here: how many streams may be open and how many resets a client may send (cparsers/h2.h), threads (workers/executor.py).
 
 A client that keeps to the limit is refused nothing: behind a proxy many visitors share one connection, and a visitor who leaves must cost no
 other one a request. So a request beyond the limit waits, as in Go's server: its body comes in, and its limits and time-outs are as any other's.

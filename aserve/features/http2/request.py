@@ -3,7 +3,7 @@
 Owns:     StreamRequest, a WireProtocol; HTTP_2, the form of its response.
 Thread:   event loop only.
 Spec:     RFC 9113 section 8.1; RFC 9110 section 10.1.1.
-Not here: frames (session.py), the rules of field sections (cparsers/h2_fields.c), those of HTTP/1.1 (cparsers/http1.c).
+Not here: frames (cparsers/h2.h), the rules of field sections (cparsers/h2_fields.c), those of HTTP/1.1 (cparsers/http1.c).
 
 The head goes through the parser of HTTP/1.1, so that no rule for fields, targets, hosts and limits has a second implementation.
 """

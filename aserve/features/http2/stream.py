@@ -3,7 +3,7 @@
 Owns:     StreamTransport: the response's heads and octets that wait to be sent; pausing both ways; its end.
 Thread:   event loop only; is_closing() any.
 Spec:     RFC 9113 sections 5.1, 5.2 and 8.1.
-Not here: the states (states.py); frames, windows and the order of streams (session.py); the response (wsgi/response.py), its way here (connections/loop/outbox.py).
+Not here: the states (states.py); frames and windows (cparsers/h2.h); the order of streams (turns.py); the response (wsgi/response.py), its way here (connections/loop/outbox.py).
 """
 
 from __future__ import annotations
