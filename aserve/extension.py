@@ -23,7 +23,7 @@ from typing import Any, Callable, Generic, Protocol, TypeVar
 from .connections.carrier import NewCarrier
 from .connections.listeners import Listener
 from .connections.monitoring.statistics import Statistics
-from .core.ends import Counting, Ended, Ends, Lines, Reader
+from .core.ends import Counting, Ended, Ends, LineReader, Reader
 from .core.errors import BindError, Fault, RequestRefused
 from .core.exchange import Exchange
 from .core.guard import guard
@@ -271,7 +271,7 @@ class Extension(Generic[S]):
         """Return the counters that `ended` raises, for C to raise; called once, after `start`."""
         raise NotImplementedError
 
-    def lines(self) -> Lines:
+    def lines(self) -> LineReader:
         """Return the log whose lines `ended` writes, for C to write; called once, after `start`."""
         raise NotImplementedError
 

@@ -81,7 +81,7 @@ class Parts(NamedTuple):
     slow_seconds: float  # the duration from which an end is reported at once
     wants_head: bool  # a reader asks for heads of responses
     places: Any  # Counting.places, or None
-    program: Any  # Lines.program, or None
+    program: Any  # LineReader.program, or None
 
 
 class NativeEnds(Protocol):
@@ -132,7 +132,7 @@ class Counting(Protocol):
         """Add the counts of C: (place, increment) pairs, and the seconds of threads in these requests."""
 
 
-class Lines(Protocol):
+class LineReader(Protocol):
     """A reader with lines made by native/lines.c."""
 
     @property
@@ -154,7 +154,7 @@ class Reader(NamedTuple):
     refused: Callable[[Any, Exchange | None, RequestRefused], None] | None = None  # see RequestLog.write_refused
     wants_head: bool = False  # reads the response's head
     counting: Counting | None = None  # C counts in place of `ended`
-    lines: Lines | None = None  # C makes lines in place of `ended`
+    lines: LineReader | None = None  # C makes lines in place of `ended`
 
 
 class Ends:

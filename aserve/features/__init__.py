@@ -46,7 +46,7 @@ from .mounts import Mounting, MountSettings
 from .process_titles import ProcessTitles, ProcessTitleSettings
 from .programs import Programs
 from .programs.settings import ProgramSettings
-from .queue_wait import QueueWait, QueueWaitSettings
+from .queue_wait import QueueWaitHeader, QueueWaitSettings
 from .scaling import Scaling, ScalingSettings
 from .sharing.settings import SharingSettings
 from .slow_requests import Slow
@@ -58,7 +58,7 @@ from .wire_log import WireLog
 
 # From the client towards the app: steps run in this order, and each app layer wraps the next.
 FEATURES: tuple[type[Extension[Any]], ...] = (
-    QueueWait,
+    QueueWaitHeader,
     UnderscoreFields,
     ConnectionLimits,
     HTTPS,

@@ -1,6 +1,6 @@
 """Adds a field to each response with the time of the request's wait for a thread.
 
-Owns:     QueueWait, the extension; QueueWaitField, a step.
+Owns:     QueueWaitHeader, the extension; QueueWaitField, a step.
 Thread:   a worker (with --threads 0: the event loop).
 Not here: taking the times (wsgi/timing.py, connections/lane/lane.py), and the age of requests still waiting (workers/queue_wait.py).
 
@@ -48,7 +48,7 @@ class QueueWaitSettings(EngineSettings):
     # fmt: on
 
 
-class QueueWait(Extension[QueueWaitSettings]):
+class QueueWaitHeader(Extension[QueueWaitSettings]):
     """--queue-wait-header."""
 
     switches = ("queue_wait_header",)

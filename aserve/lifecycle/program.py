@@ -1,7 +1,7 @@
 """A program beside the workers, as described by an extension.
 
-Owns:     Program; Own, the interface of a program of aserve's own; unique names; the environment of a program; showing a command.
-Thread:   any; pure. The methods of an Own: the supervisor's only thread.
+Owns:     Program; OwnProgram, the interface of a program of aserve's own; unique names; the environment of a program; showing a command.
+Thread:   any; pure. The methods of an OwnProgram: the supervisor's only thread.
 Not here: starting and ending programs (processes/programs/attached.py), the list (Supervision.programs).
 """
 
@@ -27,7 +27,7 @@ NOT_INHERITED = (
 )
 
 
-class Own(Protocol):
+class OwnProgram(Protocol):
     """One of aserve's own programs: started in the folder of the supervisor's start, and more than a command."""
 
     fds: Sequence[int]  # inherited descriptors
@@ -49,7 +49,7 @@ class Program(NamedTuple):
     name: str
     words: tuple[str, ...]
     when: str = ""  # see parse_times; "": always
-    own: Own | None = None
+    own: OwnProgram | None = None
 
     def __str__(self) -> str:
         return show_command(self.words, self.when)

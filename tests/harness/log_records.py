@@ -7,10 +7,10 @@ from typing import Any
 
 from aserve.core.ends import Ended
 from aserve.features.access_log.log_format import LineFormat
-from aserve.features.access_log.log_values import Record, Times, record_of
+from aserve.features.access_log.log_values import Record, RequestTimes, record_of
 
 AT = 1_800_000_000.25
-NEVER = Times(0.0, 0.0, 101.5, 0)
+NEVER = RequestTimes(0.0, 0.0, 101.5, 0)
 PAIRS = {
     "REQUEST_METHOD": "POST", "REQUEST_URI": "/a%20b?q=1", "PATH_INFO": "/a b", "QUERY_STRING": "q=1",
     "SERVER_PROTOCOL": "HTTP/1.1", "HTTP_HOST": "example.com", "HTTP_REFERER": "http://a/", "HTTP_USER_AGENT": "curl/8",
@@ -25,7 +25,7 @@ def vars_of(pairs: dict[str, str]) -> str:
 
 def record(pairs: dict[str, str] = PAIRS, **changes: Any) -> Record:
     """Return one that was answered, but for the changes."""
-    times = Times(100.0, 100.25, 101.5, threading.get_ident())
+    times = RequestTimes(100.0, 100.25, 101.5, threading.get_ident())
     whole = Record(vars_of(pairs), False, "192.0.2.1", 201, 7, "answered", AT, times)
     return whole._replace(**changes)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 CHUNKS = "DATA frames have no chunks; Transfer-Encoding is malformed (corpus/desync, te-*)"
 LINES = "a head is a field section, without lines; octets that would end one: corpus/desync, lf-* and cr-*"
 VERSIONS = "a stream has no version"
-ABSOLUTE = "scheme, authority and path are fields of their own, and the target is the path (tests/protocols/test_http2.py)"
+ABSOLUTE = (
+    "scheme, authority and path are fields of their own, and the target is the path (tests/protocols/test_http2.py)"
+)
 STREAM_ENDS = "a stream says itself where it ends; the end of the connection: test_session_ends.py"
 ENDS = "a refusal ends its stream, and no connection; the same requests: corpus/desync"
 

@@ -28,7 +28,7 @@ NAMES = ("werkzeug.socket", "gunicorn.socket")
 ENDING_SECONDS = 0.01
 
 
-class End(socket.socket):
+class PairEnd(socket.socket):
     """One of a pair. Apps may drop their end without a close, as under Werkzeug's own server, and get no ResourceWarning."""
 
     __slots__ = ()
@@ -75,7 +75,9 @@ class WebSockets:
             self._line.log("there are %d WebSockets, the limit (--websockets): more get a 503 (said once)", self._limit)
             raise RequestRefused(503, "there are too many WebSockets")
         try:
-            ours, its = [End(each.family, each.type, each.proto, fileno=each.detach()) for each in socket.socketpair()]
+            ours, its = [
+                PairEnd(each.family, each.type, each.proto, fileno=each.detach()) for each in socket.socketpair()
+            ]
         except OSError as exc:
             self._shortage_line.log("no WebSocket can be had: %s; raise `ulimit -n` (said once)", exc.strerror)
             raise RequestRefused(503, "there is no room for a WebSocket") from None

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
-from ...core.ends import Ended, Lines
+from ...core.ends import Ended, LineReader
 from ...core.errors import RequestRefused
 from ...core.exchange import Exchange
 from ...core.log_pipe import awaited_reader
@@ -66,7 +66,7 @@ class AccessLogging(Extension[AccessLogSettings]):
         """See Extension."""
         self.log.write_refused(connection, exchange, why)
 
-    def lines(self) -> Lines:
+    def lines(self) -> LineReader:
         """See Extension."""
         return self.log
 

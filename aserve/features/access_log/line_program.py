@@ -22,7 +22,7 @@ from .log_values import (
     OF_START,
     Process,
     Record,
-    Times,
+    RequestTimes,
     Value,
     name_of,
 )
@@ -171,7 +171,7 @@ def _json_parts(process: Process, seconds: list[str]) -> Iterator[_Part]:
     yield "}"
 
 
-_NOBODY = Record("", False, "-", 0, 0, "", 0.0, Times(0.0, 0.0, 0.0, 0))
+_NOBODY = Record("", False, "-", 0, 0, "", 0.0, RequestTimes(0.0, 0.0, 0.0, 0))
 
 
 def _of_second(name: str, at: float, show: Callable[[Value], str]) -> str:

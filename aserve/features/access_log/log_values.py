@@ -30,7 +30,7 @@ from .log_line import Atom
 _REQUEST_PARTS = 10
 
 
-class Times(NamedTuple):
+class RequestTimes(NamedTuple):
     """Times of a request by time.monotonic(); 0.0: no such event so far."""
 
     arrived_at: float
@@ -59,7 +59,7 @@ class Record(NamedTuple):
     size: int  # sent octets of the body
     end: str
     at: float  # time.time() at the end
-    times: Times
+    times: RequestTimes
     head: bytes = b""  # of the response, if needed by the format
 
 
@@ -75,7 +75,7 @@ FieldGetter = Callable[[Fields], Value]
 
 def record_of(ended: Ended, at: float, client: str | None = None) -> Record:
     """Return the record of an end; `at`: its time of day, `client`: its address, if a front server has named it."""
-    times = Times(ended.arrived_at, ended.began_at, ended.ended_at, ended.thread_id)
+    times = RequestTimes(ended.arrived_at, ended.began_at, ended.ended_at, ended.thread_id)
     return Record(
         ended.vars,
         ended.is_from_front,

@@ -1,6 +1,6 @@
 """Opens a file below a folder, and never one outside.
 
-Owns:     Folder; Found, an open file or folder inside.
+Owns:     Folder; FoundFile, an open file or folder inside.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     POSIX openat, O_NOFOLLOW.
 Not here: the names open to clients (static.py), the response (reply.py).
@@ -44,7 +44,7 @@ _LINK = frozenset((errno.ELOOP, errno.ENOTDIR, errno.EMLINK))  # a symbolic link
 _FORBIDDEN = frozenset((errno.EACCES, errno.EPERM))
 
 
-class Found:
+class FoundFile:
     """An open regular file or folder; call `close`."""
 
     __slots__ = ("_flags", "_folder", "_name", "fd", "status")
@@ -104,7 +104,7 @@ class Folder:
         self._may_leave = may_leave  # links may lead out of the folder
         self._line = LogOnce(logger, logging.WARNING)
 
-    def find(self, parts: list[bytes]) -> Found | None:
+    def find(self, parts: list[bytes]) -> FoundFile | None:
         """
         Open the file or folder at these names, the folder itself without names; None: nothing to serve.
 
@@ -133,7 +133,7 @@ class Folder:
         found.close()
         return None
 
-    def _walk(self, parts: list[bytes]) -> Found:
+    def _walk(self, parts: list[bytes]) -> FoundFile:
         try:
             return _found(self._path, parts, os.O_NOFOLLOW)
         except OSError as exc:
@@ -146,7 +146,7 @@ class Folder:
         return _found(root, real[len(root) :].split(b"/"), os.O_NOFOLLOW)
 
 
-def _found(root: bytes, parts: list[bytes], flags: int) -> Found:
+def _found(root: bytes, parts: list[bytes], flags: int) -> FoundFile:
     """Open one part after another; the last is the file."""
     folder = os.open(root, _FOLDER)
     try:
@@ -154,7 +154,7 @@ def _found(root: bytes, parts: list[bytes], flags: int) -> Found:
             below = os.open(part, _FOLDER | flags, dir_fd=folder)
             os.close(folder)
             folder = below
-        return Found(folder, parts[-1], _FILE | flags)
+        return FoundFile(folder, parts[-1], _FILE | flags)
     except BaseException:
         os.close(folder)
         raise

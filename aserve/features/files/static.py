@@ -22,7 +22,7 @@ from ...wsgi import WSGIApp
 from .codings import ranked
 from .conditions import validators_of
 from .content_types import content_type, is_compressible
-from .opening import Folder, Found
+from .opening import Folder, FoundFile
 from .reply import Fields, StartResponse, refuse, send_file
 from .settings import AddedField, Expiry, FileSettings, parse_added_field, parse_expiry, parse_static
 
@@ -93,7 +93,7 @@ class StaticFiles:
         allow = [("Allow", ", ".join(METHODS))]
         return refuse(start_response, "405 Method Not Allowed", "a file can only be read", allow)
 
-    def _find_index(self, folder: Folder, names: list[bytes]) -> tuple[Found, str] | None:
+    def _find_index(self, folder: Folder, names: list[bytes]) -> tuple[FoundFile, str] | None:
         """Return a folder's index file, open, and the name; None: no index."""
         for index in self._index_names:
             found = folder.find([*names, os.fsencode(index)])
@@ -119,7 +119,9 @@ class StaticFiles:
         start_response("302 Found", fields)
         return []
 
-    def _send(self, found: Found, name: str, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+    def _send(
+        self, found: FoundFile, name: str, environ: dict[str, Any], start_response: StartResponse
+    ) -> Iterable[bytes]:
         """Answer with a file; close the file, or hand it over to the response."""
         path = environ["PATH_INFO"]
         fields = [("Content-Type", content_type(name)), ("Cache-Control", self._cache_control(path))]

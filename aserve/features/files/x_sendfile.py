@@ -19,7 +19,7 @@ from ...wsgi import WSGIApp
 from ...wsgi.returned import close, iterate
 from .conditions import Validators, is_tag, parse_date, validators_of
 from .content_types import content_type
-from .opening import Folder, Found
+from .opening import Folder, FoundFile
 from .reply import Fields, StartResponse, refuse, send_file, send_whole
 from .settings import FileSettings, parse_sent
 
@@ -62,7 +62,7 @@ class XSendfile:
         finally:
             found.close()
 
-    def _find(self, name: str, value: str) -> Found | None:
+    def _find(self, name: str, value: str) -> FoundFile | None:
         """Open the file of a field; None: no such file, or not for sending."""
         octets = value.strip().encode("latin-1")
         if name == REDIRECT:
@@ -154,7 +154,7 @@ class _Begun:
 
 
 def _reply(
-    environ: dict[str, Any], start_response: StartResponse, status: str, fields: Fields, found: Found, named: str
+    environ: dict[str, Any], start_response: StartResponse, status: str, fields: Fields, found: FoundFile, named: str
 ) -> Iterable[bytes]:
     """Answer with the file, and with the app's other fields."""
     said = {name.lower(): value for name, value in fields}

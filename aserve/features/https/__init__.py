@@ -23,7 +23,7 @@ from .folder import Folder
 from .settings import HTTPSSettings, folder_of
 
 if TYPE_CHECKING:
-    from .hosts import Hosts
+    from .hosts import SharingHosts
 
 
 class HTTPS(Extension[HTTPSSettings]):
@@ -38,12 +38,12 @@ class HTTPS(Extension[HTTPSSettings]):
         self._folder = Folder(folder_of(config))
 
     @functools.cached_property
-    def _hosts(self) -> Hosts | None:
+    def _hosts(self) -> SharingHosts | None:
         if self._config.shared is None:
             return None
-        from .hosts import Hosts  # imports redis
+        from .hosts import SharingHosts  # imports redis
 
-        return Hosts(self._config.shared, self._config.shared_prefix)
+        return SharingHosts(self._config.shared, self._config.shared_prefix)
 
     def on_life(self, event: Life, context: LifeContext) -> None:
         """Make the files while this process is still root, if ever; import early, as `modules`, the needs of hosts with a common store."""

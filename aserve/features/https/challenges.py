@@ -21,7 +21,7 @@ from .folder import Folder
 from .keys import new_answer
 
 if TYPE_CHECKING:
-    from .hosts import Hosts
+    from .hosts import SharingHosts
 
 
 class Challenge(NamedTuple):
@@ -48,7 +48,7 @@ def choose(bodies: Iterable[Any], kinds: Sequence[str]) -> Challenge | None:
     return next((found[kind] for kind in kinds if kind in found), None)
 
 
-def put_answer(folder: Folder, name: str, challenge: Challenge, key: JWKEC, hosts: Hosts | None = None) -> None:
+def put_answer(folder: Folder, name: str, challenge: Challenge, key: JWKEC, hosts: SharingHosts | None = None) -> None:
     """
     Write the file of an answer; for HTTP-01 let all hosts have the answer.
 

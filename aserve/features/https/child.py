@@ -1,6 +1,6 @@
 """A short-lived child process that works with keys and talks to the authority.
 
-Owns:     Child: the start, the job as JSON, the result as JSON, the end.
+Owns:     OrderProcess: the start, the job as JSON, the result as JSON, the end.
 Thread:   any; `wait` blocks.
 Not here: the work (program.py).
 
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .folder import Owner
+from .folder import FileOwner
 
 # An authority may take a minute to come, and another to sign.
 MAX_SECONDS = 300
@@ -32,8 +32,8 @@ class ChildError(Exception):
     """The child could not do the job, without a fault of an authority: the text has the reason."""
 
 
-class Child:
-    def __init__(self, job: Mapping[str, Any], keep: Sequence[int] = (), owner: Owner | None = None) -> None:
+class OrderProcess:
+    def __init__(self, job: Mapping[str, Any], keep: Sequence[int] = (), owner: FileOwner | None = None) -> None:
         """
         Start the child. `keep`: descriptors to inherit; `owner`: the user to become, for root.
 

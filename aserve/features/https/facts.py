@@ -14,7 +14,7 @@ import enum
 from typing import Any
 
 from ...core.named_tuple import NamedTuple
-from .issued import Given, Issued, show_time
+from .issued import GivenCertificate, Issued, show_time
 from .notes import Notes
 
 
@@ -36,7 +36,7 @@ class Facts(NamedTuple):
     notes: Notes
     issued: Issued | None  # the dates of the served certificate, be it a placeholder; None: no usable one
     is_shared: bool = False  # there are other hosts
-    given: Given | None = None  # given by the last host to all; None: nothing, or malformed
+    given: GivenCertificate | None = None  # given by the last host to all; None: nothing, or malformed
     theirs: Issued | None = None  # the dates of `given`; None: damaged
     is_held: bool = False  # another host orders, or has failed with an order lately
 

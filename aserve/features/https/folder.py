@@ -34,7 +34,7 @@ MAX_BYTES = 1 << 20
 UNFINISHED, UNFINISHED_SECONDS = lazy_pattern(r"(?:.+\.(?:pem|json)|[A-Za-z0-9_-]+)\.[0-9]+\.new\Z"), 60.0
 
 
-class Owner(NamedTuple):
+class FileOwner(NamedTuple):
     """The user and group of the files."""
 
     uid: int
@@ -58,7 +58,7 @@ class Folder:
     def _place(self, *parts: str) -> str:
         return os.path.join(self.path, *parts)
 
-    def make(self, owner: Owner | None) -> None:
+    def make(self, owner: FileOwner | None) -> None:
         """
         Make missing parts, and see that only the owner can read them; None: the owner is this process's user.
 
@@ -80,14 +80,14 @@ class Folder:
             ) from None
         self.look(owner)
 
-    def look(self, owner: Owner | None) -> None:
+    def look(self, owner: FileOwner | None) -> None:
         """
         Refuse rights on present parts that let others read keys, or keep the server from renewing them; see `make`.
 
         Raises:
             ConfigError: see `make`.
         """
-        owner = owner or Owner(os.geteuid(), os.getegid())
+        owner = owner or FileOwner(os.geteuid(), os.getegid())
         user = _name_of(owner.uid)
         for path in filter(os.path.lexists, (self.path, *map(self._place, FOLDERS), *self._keys())):
             found = os.stat(path)

@@ -1,6 +1,6 @@
 """The common property of several hosts of one site over --shared: answers to challenges, certificates with their keys, and the turn.
 
-Owns:     Hosts.
+Owns:     SharingHosts.
 Thread:   any; each call waits for the store, at most two seconds.
 Not here: the store and its leases (features/sharing/).
 
@@ -17,13 +17,13 @@ from collections.abc import Iterator
 from ..sharing.leases import Leases
 from ..sharing.settings import Shared
 from ..sharing.store import Store, StoreError
-from .issued import Given
+from .issued import GivenCertificate
 
 # Longer than an order takes.
 ANSWER_SECONDS = 900
 
 
-class Hosts:
+class SharingHosts:
     """The hosts with the same store and prefix."""
 
     def __init__(self, url: str, prefix: str | None) -> None:
@@ -49,7 +49,7 @@ class Hosts:
             return found
         return None
 
-    def put(self, name: str, given: Given) -> None:
+    def put(self, name: str, given: GivenCertificate) -> None:
         """
         Let all hosts have a certificate.
 
@@ -59,7 +59,7 @@ class Hosts:
         text = json.dumps({"directory": given.directory, "pem": given.pem.decode("ascii")})
         self._store.ask("SET", self._key("certificate", name), text)
 
-    def get(self, name: str) -> Given | None:
+    def get(self, name: str) -> GivenCertificate | None:
         """
         Return the certificate of a name; None: no host has got one, or the store's text has another form.
 
@@ -69,7 +69,7 @@ class Hosts:
         text = self._store.ask("GET", self._key("certificate", name))
         try:
             found = json.loads(text or b"null")
-            return Given(found["directory"], found["pem"].encode("ascii"))
+            return GivenCertificate(found["directory"], found["pem"].encode("ascii"))
         except (ValueError, TypeError, KeyError, AttributeError):
             return None
 

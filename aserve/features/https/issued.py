@@ -1,6 +1,6 @@
 """A certificate in a file: the dates, and the time of the renewal.
 
-Owns:     Issued, Given, refuse_unusable, show_time.
+Owns:     Issued, GivenCertificate, refuse_unusable, show_time.
 Thread:   any; a file is read.
 Not here: ordering one (renewal.py), the names, key and signatures (tls/chain.py).
 """
@@ -84,7 +84,7 @@ def refuse_unusable(path: str, name: str, now: float, present: Issued | None = N
             raise UnusableError(f"certificate {place} of its chain is valid {dates}, and here it is {show_time(now)}")
 
 
-class Given(NamedTuple):
+class GivenCertificate(NamedTuple):
     """A certificate got by one of the hosts."""
 
     directory: str

@@ -1,6 +1,6 @@
 """The sender of requests to an authority, with bounds for the cost of an answer.
 
-Owns:     new_network, Answers.
+Owns:     new_network, BoundedAnswers.
 Thread:   the child's only one, and one more for each answer.
 Spec:     RFC 8555 section 6.1 (HTTPS alone).
 Not here: the questions (account.py, order.py).
@@ -33,7 +33,7 @@ MAX_OCTETS = 1 << 18
 CHUNK_OCTETS = 1 << 14
 
 
-def new_network(job: Mapping[str, Any], key: JWKEC, answers: Answers) -> client.ClientNetwork:
+def new_network(job: Mapping[str, Any], key: JWKEC, answers: BoundedAnswers) -> client.ClientNetwork:
     """Return a sender of requests signed by the account's key."""
     network = client.ClientNetwork(
         key, alg=ES256, user_agent=f"aserve/{VERSION}", timeout=SILENT_SECONDS, verify_ssl=job["ca"] or True
@@ -44,7 +44,7 @@ def new_network(job: Mapping[str, Any], key: JWKEC, answers: Answers) -> client.
     return network
 
 
-class Answers(HTTPAdapter):  # type: ignore[misc]
+class BoundedAnswers(HTTPAdapter):  # type: ignore[misc]
     """Gets the answers of one order, each within bounds."""
 
     def __init__(self) -> None:

@@ -22,11 +22,11 @@ from .challenges import choose, put_answer
 from .folder import Folder
 from .issued import Issued, UnusableError, refuse_unusable
 from .keys import new_key, new_request, pem_of
-from .network import ORDER_SECONDS, Answers, new_network
+from .network import ORDER_SECONDS, BoundedAnswers, new_network
 from .notes import Notes
 
 if TYPE_CHECKING:
-    from .hosts import Hosts
+    from .hosts import SharingHosts
 
 # The library tries a refused nonce once more; an order has some ten requests.
 MAX_TRIES = 5
@@ -63,7 +63,7 @@ def order(job: Mapping[str, Any]) -> dict[str, Any]:
         key = key_of(folder)
     except (OSError, ValueError) as exc:
         return {"kind": "account-key", "detail": str(exc)}
-    answers = Answers()
+    answers = BoundedAnswers()
     try:
         _try(job, folder, new_network(job, key, answers), answers)
         return {}
@@ -92,7 +92,11 @@ def _describe(exc: Exception) -> dict[str, Any]:
 
 
 def _try(
-    job: Mapping[str, Any], folder: Folder, network: client.ClientNetwork, answers: Answers, tries: int = MAX_TRIES
+    job: Mapping[str, Any],
+    folder: Folder,
+    network: client.ClientNetwork,
+    answers: BoundedAnswers,
+    tries: int = MAX_TRIES,
 ) -> None:
     """Order; begin anew if the authority refuses a nonce."""
     try:
@@ -103,7 +107,7 @@ def _try(
         _try(job, folder, network, answers, tries - 1)
 
 
-def _order(job: Mapping[str, Any], folder: Folder, network: client.ClientNetwork, answers: Answers) -> None:
+def _order(job: Mapping[str, Any], folder: Folder, network: client.ClientNetwork, answers: BoundedAnswers) -> None:
     name = job["name"]
     network.account = None
     authority = connect(job, folder, network)
@@ -140,12 +144,12 @@ def _answer(
     return taken
 
 
-def _hosts(job: Mapping[str, Any]) -> Hosts | None:
+def _hosts(job: Mapping[str, Any]) -> SharingHosts | None:
     if job["shared"] is None:
         return None
-    from .hosts import Hosts  # imports redis
+    from .hosts import SharingHosts  # imports redis
 
-    return Hosts(*job["shared"])
+    return SharingHosts(*job["shared"])
 
 
 def _refusal(exc: errors.ValidationError, taken: str) -> Refused:

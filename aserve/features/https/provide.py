@@ -15,8 +15,8 @@ from ...lifecycle.privileges import find_account
 from ...settings import ConfigError
 from ...tls.certificates import reason_of
 from ...tls.errors import guard
-from .child import Child, ChildError
-from .folder import Folder, Owner
+from .child import ChildError, OrderProcess
+from .folder import FileOwner, Folder
 from .settings import HTTPSSettings, folder_of
 
 logger = logging.getLogger("aserve")
@@ -41,7 +41,7 @@ def provide(config: HTTPSSettings, is_check: bool = False) -> None:
     if not missing:
         return
     try:
-        Child({"do": "placeholders", "folder": folder.path, "names": missing}, owner=owner).wait()
+        OrderProcess({"do": "placeholders", "folder": folder.path, "names": missing}, owner=owner).wait()
     except ChildError as fault:
         raise ConfigError(
             f"https: no placeholder could be made for {missing[0]}: {fault}; see that this user may run Python, and that the "
@@ -49,9 +49,9 @@ def provide(config: HTTPSSettings, is_check: bool = False) -> None:
         ) from None
 
 
-def _owner(config: HTTPSSettings) -> Owner | None:
+def _owner(config: HTTPSSettings) -> FileOwner | None:
     account = find_account(config.user, config.group, config.add_group) if os.geteuid() == 0 else None
-    return Owner(account.uid, account.gid) if account is not None else None
+    return FileOwner(account.uid, account.gid) if account is not None else None
 
 
 def _is_usable(path: str) -> bool:

@@ -25,18 +25,18 @@ from ...tls.chain import find_fault
 from ...workers.threads import Watcher
 from .answers import kinds_of
 from .attempts import first_kind, second_kind
-from .child import Child, ChildError
+from .child import ChildError, OrderProcess
 from .facts import Do, Facts, decide, fault_of
 from .faults import explain
 from .folder import Folder
-from .issued import Given, Issued, UnusableError, refuse_unusable, show_time
+from .issued import GivenCertificate, Issued, UnusableError, refuse_unusable, show_time
 from .notes import Notes
 from .schedule import delay_after, seconds_of
 from .settings import HTTPSSettings, folder_of
 from .turn import take_turn
 
 if TYPE_CHECKING:
-    from .hosts import Hosts
+    from .hosts import SharingHosts
 
 logger = logging.getLogger("aserve")
 
@@ -46,7 +46,9 @@ SAME_SECONDS = 3600.0
 
 
 class Renewal:
-    def __init__(self, config: HTTPSSettings, hosts: Hosts | None = None, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, config: HTTPSSettings, hosts: SharingHosts | None = None, now: Callable[[], float] = time.time
+    ) -> None:
         """`hosts`: the hosts with the same names; None: this one alone."""
         self._config, self._hosts, self._now = config, hosts, now
         self._folder = Folder(folder_of(config))
@@ -54,7 +56,7 @@ class Renewal:
         self._ca = os.path.abspath(config.acme_ca) if config.acme_ca is not None else None
         self._authority = urlsplit(config.acme_directory).netloc
         self._is_over = threading.Event()
-        self._child: Child | None = None
+        self._child: OrderProcess | None = None
         self._logged: dict[str, tuple[str, float]] = {}  # by name: the last failure, and the time of the log line
 
     def start(self, tells: bool = True) -> None:
@@ -152,7 +154,7 @@ class Renewal:
     def _give(self, facts: Facts) -> None:
         assert self._hosts is not None
         with open(self._folder.certificate(facts.name), "rb") as file:
-            self._hosts.put(facts.name, Given(facts.directory, file.read()))
+            self._hosts.put(facts.name, GivenCertificate(facts.directory, file.read()))
 
     def _order(self, lock: int, facts: Facts) -> None:
         name, notes = facts.name, facts.notes.for_authority(facts.directory)
@@ -194,7 +196,7 @@ class Renewal:
             "shared": (config.shared, config.shared_prefix) if config.shared is not None else None,
         }  # fmt: skip
         try:
-            child = self._child = Child(job, keep=(lock,))
+            child = self._child = OrderProcess(job, keep=(lock,))
             if self._is_over.is_set():  # `stop` has perhaps seen none
                 child.end()
             return child.wait()

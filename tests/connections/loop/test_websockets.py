@@ -90,5 +90,5 @@ def test_one_after_the_other(count, times):
 def test_ends_are_not_warned_of():
     """An app that drops its socket without closing it does what Werkzeug's server allows."""
     with socket.socket() as other:
-        end = websockets.End(fileno=socket.dup(other.fileno()))
+        end = websockets.PairEnd(fileno=socket.dup(other.fileno()))
         del end

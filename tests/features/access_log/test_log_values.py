@@ -13,7 +13,7 @@ from harness.log_records import AT, NEVER, PAIRS, lines, record
 
 from aserve.features.access_log.log_format import LineFormat
 from aserve.features.access_log.log_line import ATOMS
-from aserve.features.access_log.log_values import Process, Times, died, record_of, request_path
+from aserve.features.access_log.log_values import Process, RequestTimes, died, record_of, request_path
 from aserve.wsgi.request_id import MAX_REQUEST_ID
 
 pytestmark = pytest.mark.long_on_pypy
@@ -116,7 +116,7 @@ def test_cores(monkeypatch):
     thread = threading.current_thread()
     monkeypatch.setattr(thread, "name", "aserve-worker-3")
     assert shown("%(core)") == "2"
-    assert shown("%(core)", times=Times(100.0, 100.25, 101.5, 1 << 40)) == "0"
+    assert shown("%(core)", times=RequestTimes(100.0, 100.25, 101.5, 1 << 40)) == "0"
 
 
 def test_lines_of_uwsgi():
@@ -143,7 +143,7 @@ def test_times_of_one_second():
 
 def test_a_thread_that_has_ended():
     """It has no name any more."""
-    assert shown("%(thread)", times=Times(1.0, 1.0, 2.0, 12345)) == "12345"
+    assert shown("%(thread)", times=RequestTimes(1.0, 1.0, 2.0, 12345)) == "12345"
 
 
 def test_a_thread_with_the_number_of_an_earlier_one(monkeypatch):

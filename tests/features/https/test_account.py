@@ -11,7 +11,7 @@ pytest.importorskip("acme", reason="needs the extra acme")
 from acme import client, errors
 
 from aserve.features.https.account import connect, key_of
-from aserve.features.https.network import Answers, new_network
+from aserve.features.https.network import BoundedAnswers, new_network
 
 JOB = {"directory": "https://ca.example/dir", "email": "me@example.org", "ca": None}
 
@@ -48,7 +48,7 @@ def test_a_damaged_key(folder):
 
 def test_new(folder, authority):
     """The terms were accepted, or there were no order."""
-    connect(JOB, folder, new_network(JOB, key_of(folder), Answers()))
+    connect(JOB, folder, new_network(JOB, key_of(folder), BoundedAnswers()))
     [wanted] = authority.registered
     assert wanted.terms_of_service_agreed and wanted.emails == ("me@example.org",) and authority.updates == []
 
@@ -56,7 +56,7 @@ def test_new(folder, authority):
 def test_known(folder, authority):
     """A known one is used as it is; its address of mail is changed if the setting was."""
     authority.known = True
-    network = new_network(JOB, key_of(folder), Answers())
+    network = new_network(JOB, key_of(folder), BoundedAnswers())
     connect(JOB, folder, network)
     assert network.account["uri"] == "https://ca.example/account/1" and authority.updates == [("me@example.org",)]
     connect(JOB, folder, network)

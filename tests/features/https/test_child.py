@@ -8,14 +8,14 @@ import sys
 import pytest
 
 from aserve.features.https import child as child_module
-from aserve.features.https.child import CODE, ROOT, Child, ChildError
-from aserve.features.https.folder import Owner
+from aserve.features.https.child import CODE, ROOT, ChildError, OrderProcess
+from aserve.features.https.folder import FileOwner
 
 
 def run(monkeypatch, code, **arguments):
     """Return the result of a child with this code."""
     monkeypatch.setattr(child_module, "CODE", code)
-    return Child({"do": "this"}, **arguments).wait()
+    return OrderProcess({"do": "this"}, **arguments).wait()
 
 
 def test_result(monkeypatch):
@@ -71,10 +71,10 @@ def test_no_python(monkeypatch):
     """A user that may not run Python is told so."""
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(ChildError, match=r"/nowhere/python cannot be started: No such file"):
-        Child({})
+        OrderProcess({})
     monkeypatch.setattr(sys, "executable", "")
     with pytest.raises(ChildError, match="Python cannot be started"):
-        Child({})
+        OrderProcess({})
 
 
 def test_python_behind_a_link(monkeypatch, tmp_path):
@@ -82,7 +82,7 @@ def test_python_behind_a_link(monkeypatch, tmp_path):
     (tmp_path / "python").symlink_to("/nowhere/versions/3.11/bin/python3")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(ChildError, match=r"^/nowhere/versions/3\.11/bin/python3 cannot be started: No such file"):
-        Child({})
+        OrderProcess({})
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
@@ -92,5 +92,5 @@ def test_another_user(monkeypatch):
     monkeypatch.setattr(child_module, "ROOT", "")
     given = []
     monkeypatch.setattr(child_module.subprocess, "Popen", lambda words, **kwargs: given.append(kwargs))
-    Child({}, owner=Owner(54321, 7))
+    OrderProcess({}, owner=FileOwner(54321, 7))
     assert (given[0]["user"], given[0]["group"], given[0]["extra_groups"]) == (54321, 7, [])

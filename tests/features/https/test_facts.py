@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aserve.features.https.facts import Do, Facts, decide, fault_of
-from aserve.features.https.issued import Given, Issued
+from aserve.features.https.issued import GivenCertificate, Issued
 from aserve.features.https.notes import MAX_RETRY_SECONDS, Notes
 
 DIRECTORY, OTHER = "https://ca.example/dir", "https://staging.example/dir"
@@ -14,7 +14,7 @@ NOW = 1000.0
 NEW, LATER, OLD, OVER = (Issued(until, until - 100.0) for until in (2000.0, 3000.0, 1050.0, 900.0))
 EARLY = Issued(9000.0, 8000.0, NOW + 600.0)
 SIGNED, FAILED = Notes(DIRECTORY), Notes(DIRECTORY, 1, 900.0, 1500.0, "refused", False, DIRECTORY)
-GIVEN, FOREIGN = Given(DIRECTORY, b""), Given(OTHER, b"")
+GIVEN, FOREIGN = GivenCertificate(DIRECTORY, b""), GivenCertificate(OTHER, b"")
 
 
 def facts(notes, issued, **more):

@@ -9,7 +9,7 @@ import stat
 import pytest
 
 from aserve.features.https import folder as folder_module
-from aserve.features.https.folder import Folder, Owner
+from aserve.features.https.folder import FileOwner, Folder
 from aserve.settings import ConfigError
 
 
@@ -54,7 +54,7 @@ def test_a_link_in_place_of_a_folder(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "mkdir", swap)
     with pytest.raises(ConfigError, match="belongs to"):
-        Folder(str(tmp_path / "https")).make(Owner(65534, 65534))
+        Folder(str(tmp_path / "https")).make(FileOwner(65534, 65534))
     assert os.stat(victim).st_uid == 0
 
 
@@ -109,7 +109,7 @@ def test_others_could_read(folder):
 def test_another_owner(folder):
     """The user that the server becomes could not renew."""
     with pytest.raises(ConfigError, match=r"belongs to .*, and the server runs as 54321: chown -R 54321 "):
-        folder.make(Owner(54321, 54321))
+        folder.make(FileOwner(54321, 54321))
 
 
 def test_made_for_another(tmp_path, monkeypatch):
@@ -117,7 +117,7 @@ def test_made_for_another(tmp_path, monkeypatch):
     given = []
     monkeypatch.setattr(os, "chown", lambda path, uid, gid, **_: given.append((os.path.basename(path), uid, gid)))
     with pytest.raises(ConfigError, match="belongs to"):  # as this chown does nothing
-        Folder(str(tmp_path / "https")).make(Owner(54321, 7))
+        Folder(str(tmp_path / "https")).make(FileOwner(54321, 7))
     assert given == [(name, 54321, 7) for name in ("https", "certificates", "challenges", "names")]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.features.https.hosts import Hosts
-from aserve.features.https.issued import Given
+from aserve.features.https.hosts import SharingHosts
+from aserve.features.https.issued import GivenCertificate
 from aserve.features.sharing import store as store_module
 from aserve.features.sharing.leases import Leases
 from aserve.features.sharing.store import StoreError
@@ -15,12 +15,12 @@ NAME = "shop.example.org"
 
 @pytest.fixture
 def new(store_server, monkeypatch):
-    """Make one of the hosts: new() -> Hosts; no thread renews its leases."""
+    """Make one of the hosts: new() -> SharingHosts; no thread renews its leases."""
     monkeypatch.setattr(Leases, "_run", lambda self: None)
     made = []
 
     def new_():
-        made.append(Hosts(store_server.url, None))
+        made.append(SharingHosts(store_server.url, None))
         return made[-1]
 
     yield new_
@@ -41,8 +41,8 @@ def test_certificates(new, store_server):
     """They come as they were given; what has another form is not taken for a certificate."""
     one, two = new(), new()
     assert two.get(NAME) is None
-    one.put(NAME, Given("https://ca.example", b"key and chain"))
-    assert two.get(NAME) == Given("https://ca.example", b"key and chain")
+    one.put(NAME, GivenCertificate("https://ca.example", b"key and chain"))
+    assert two.get(NAME) == GivenCertificate("https://ca.example", b"key and chain")
     for text in ("{", "[]", '{"directory": "d"}', '{"directory": "d", "pem": 1}'):
         store_server.ask("SET", f"https:https:certificate:{NAME}", text)
         assert two.get(NAME) is None

@@ -96,7 +96,7 @@ def site(authority, tmp_path, monkeypatch, caplog):
         def wait(self):
             return json.loads(json.dumps(order(self.job)))
 
-    monkeypatch.setattr(renewal_module, "Child", Child)
+    monkeypatch.setattr(renewal_module, "OrderProcess", Child)
     return Site(authority, tmp_path / "https", caplog)
 
 

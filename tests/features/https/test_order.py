@@ -230,6 +230,6 @@ def test_several_hosts(authority, monkeypatch):
         def put_answer(self, token, octets):
             put.append((token, octets.partition(b".")[0].decode(), len(authority.answered)))
 
-    monkeypatch.setattr("aserve.features.https.hosts.Hosts", FakeHosts)
+    monkeypatch.setattr("aserve.features.https.hosts.SharingHosts", FakeHosts)
     assert run(authority, shared=("redis://localhost", "shop")) == {}
     assert put == [("redis://localhost", "shop"), (TOKEN, TOKEN, 0)]

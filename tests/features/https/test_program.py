@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("acme", reason="needs the extra acme")
 
 from aserve.features.https import program
-from aserve.features.https.child import Child
+from aserve.features.https.child import OrderProcess
 from aserve.features.https.notes import Notes
 
 
@@ -43,7 +43,7 @@ def test_a_certificate_that_has_come_meanwhile(folder):
 
 def test_as_a_process(folder):
     """So it is run."""
-    assert Child({"do": "placeholders", "folder": folder.path, "names": ["a.example", "b.example"]}).wait() == {}
+    assert OrderProcess({"do": "placeholders", "folder": folder.path, "names": ["a.example", "b.example"]}).wait() == {}
     for name in ("a.example", "b.example"):
         with open(folder.certificate(name), "rb") as file:
             assert b"BEGIN CERTIFICATE" in file.read()

@@ -14,7 +14,7 @@ from harness.certificates import HAS_OPENSSL, Authority
 from aserve.features import Config
 from aserve.features.https import provide as provide_module
 from aserve.features.https.child import ChildError
-from aserve.features.https.folder import Folder, Owner
+from aserve.features.https.folder import FileOwner, Folder
 from aserve.features.https.provide import provide
 from aserve.features.https.settings import missing_certificates
 from aserve.settings import ConfigError
@@ -37,7 +37,7 @@ def site(tmp_path, monkeypatch):
         def wait(self):
             return {}
 
-    monkeypatch.setattr(provide_module, "Child", FakeChild)
+    monkeypatch.setattr(provide_module, "OrderProcess", FakeChild)
     config = Config(https="a.example,b.example", bind="https://:443", acme_terms="accept", https_folder=folder.path)
     return types.SimpleNamespace(config=config, folder=folder, jobs=jobs)
 
@@ -98,7 +98,7 @@ def test_it_cannot_be_made(site, monkeypatch):
     def fail(job, owner):
         raise ChildError("No module named 'cryptography'")
 
-    monkeypatch.setattr(provide_module, "Child", fail)
+    monkeypatch.setattr(provide_module, "OrderProcess", fail)
     with pytest.raises(
         ConfigError, match=r"no placeholder could be made for a\.example: No module named 'cryptography'; see"
     ):
@@ -112,7 +112,7 @@ def test_root_makes_it_for_the_user(site, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(Folder, "make", lambda self, owner: owners.append(owner))
     provide(site.config.replace(user="nobody"))
-    assert owners == [Owner(nobody.pw_uid, nobody.pw_gid)] and site.jobs[0][1] == owners[0]
+    assert owners == [FileOwner(nobody.pw_uid, nobody.pw_gid)] and site.jobs[0][1] == owners[0]
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     provide(site.config.replace(user="nobody"))
     assert owners[1] is None

@@ -14,7 +14,7 @@ from harness.waiting import wait_until
 from aserve.features import Config
 from aserve.features.https import renewal as renewal_module
 from aserve.features.https.child import ChildError
-from aserve.features.https.issued import Given
+from aserve.features.https.issued import GivenCertificate
 from aserve.features.https.notes import Notes
 from aserve.features.https.renewal import Renewal
 from aserve.features.https.turn import take_turn
@@ -59,7 +59,7 @@ def site(tmp_path, monkeypatch, caplog):
         def end(self):
             site.ended.append(True)
 
-    monkeypatch.setattr(renewal_module, "Child", FakeChild)
+    monkeypatch.setattr(renewal_module, "OrderProcess", FakeChild)
     site.renewal = renewal = Renewal(config, now=lambda: site.now)
     renewal._folder.make(None)
 
@@ -340,7 +340,7 @@ def test_the_end_of_an_order(site, monkeypatch):
         def end(self):
             site.ended.append(True)
 
-    monkeypatch.setattr(renewal_module, "Child", Cut)
+    monkeypatch.setattr(renewal_module, "OrderProcess", Cut)
     site.renewal.look()
     assert site.ended == [True] and Notes.of(site.renewal._folder, NAME) == Notes()
 
@@ -412,7 +412,7 @@ def hosts(site):
 
 
 def given_of(site, directory=DIRECTORY):
-    return Given(directory, site.issued.key.read_bytes() + site.issued.certificate.read_bytes())
+    return GivenCertificate(directory, site.issued.key.read_bytes() + site.issued.certificate.read_bytes())
 
 
 def test_what_it_gets_all_have(site, hosts):
@@ -443,7 +443,7 @@ def test_a_store_that_is_away_when_an_order_succeeds(site, hosts):
 def test_what_another_has_got(site, hosts):
     """It is taken over, once, and nothing is ordered; not that of another authority, nor one that is damaged or older."""
     hosts.may_order = False
-    for given in (given_of(site, "https://other.example/dir"), Given(DIRECTORY, b"damaged")):
+    for given in (given_of(site, "https://other.example/dir"), GivenCertificate(DIRECTORY, b"damaged")):
         hosts.given = given
         site.renewal.look()
         assert not Notes.of(site.renewal._folder, NAME).has_certificate
@@ -462,7 +462,7 @@ def test_what_clients_would_refuse_is_not_taken(site, hosts, tmp_path, is_due):
     site.renewal.look()
     good = hosts.given
     other = Authority(tmp_path / "other").issue("other.example", days=365)
-    hosts.given = Given(DIRECTORY, other.key.read_bytes() + other.certificate.read_bytes())
+    hosts.given = GivenCertificate(DIRECTORY, other.key.read_bytes() + other.certificate.read_bytes())
     site.now += 70 * 86400 if is_due else 0
     site.results.append({"kind": "serverInternal", "detail": "x"})
     site.renewal.look()

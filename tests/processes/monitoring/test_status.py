@@ -120,7 +120,10 @@ def test_a_lone_process(supervised):
     """A process without a supervisor has the same status, but for what only a supervisor does."""
     one = supervised(1)
     one.start()
-    found, alone = one.supervisor.parts.status.describe(), Lone(Server(hello, bind="127.0.0.1:0").inner).statuses.describe()
+    found, alone = (
+        one.supervisor.parts.status.describe(),
+        Lone(Server(hello, bind="127.0.0.1:0").inner).statuses.describe(),
+    )
     assert list(alone["workers"][0]) == list(found["workers"][0])
     assert found.keys() - alone.keys() == {"half_done", "refused", "attached", "jobs"}
     assert list(alone) == [name for name in found if name in alone]
