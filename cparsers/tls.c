@@ -62,13 +62,14 @@ static int bio_read(void *bio, char *to, int cap)
     if (left > 0) {
         n = take(to, (size_t)cap, session->kept + session->kept_at, left);
         session->kept_at += n;
-    } else {
+        return (int)n;
+    }
+    if (session->raw_len > 0) {
         n = take(to, (size_t)cap, session->raw, session->raw_len);
         session->raw += n;
         session->raw_len -= n;
-    }
-    if (n > 0)
         return (int)n;
+    }
     tls_lib.BIO_set_flags(bio, RETRY_READ);
     return -1;
 }
@@ -267,7 +268,7 @@ int tls_has_input(const tls_session *session)
 
 const char *tls_out(const tls_session *session)
 {
-    return session->out + session->out_at;
+    return session->out != NULL ? session->out + session->out_at : NULL;
 }
 
 uint32_t tls_out_len(const tls_session *session)

@@ -1,0 +1,148 @@
+"""TLS on the fast path: what it changes for clients and apps is nothing but the time."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+from harness import apps
+
+from aserve.tls.sessions import why_no_library
+
+pytestmark = [
+    pytest.mark.any_parser,
+    pytest.mark.skipif(bool(why_no_library()), reason=f"no library: {why_no_library()}"),
+]
+one_way = pytest.mark.one_way
+OF_A_WAY = ("REMOTE_PORT", "SERVER_PORT", "wsgi.early_hints")
+BODY = b"".join(b"%07d\n" % number for number in range(400_000))
+
+
+def in_form(how, path):
+    """Return an app that answers `/` with the body in this form, and other paths with a few octets."""
+    path.write_bytes(BODY)
+
+    def app(environ, start_response):
+        if environ["PATH_INFO"] != "/":
+            return apps.hello(environ, start_response)
+        write = start_response("200 OK", [("Content-Length", str(len(BODY)))])
+        if how == "list":
+            return [BODY]
+        if how == "file":
+            return environ["wsgi.file_wrapper"](open(path, "rb"))
+        pieces = (BODY[start : start + 50_000] for start in range(0, len(BODY), 50_000))
+        if how == "generator":
+            return pieces
+        for piece in pieces:
+            write(piece)
+        return []
+
+    return app
+
+
+@pytest.mark.also_inline
+@pytest.mark.parametrize("how", ["list", "generator", "write", "file"])
+def test_a_slow_reader_gets_every_octet(serve_tls, raw_client, tmp_path, how):
+    """Records that a socket does not take are neither lost nor overtaken, and nobody else waits for them."""
+    server = serve_tls(in_form(how, tmp_path / "body"))
+    client, other = raw_client(server, receive_buffer_bytes=8192), raw_client(server)
+    assert client.fetch("/first").status == 200
+    client.request()
+    for _ in range(3):
+        assert other.fetch("/other").body == b"hello\n"
+    client.recv_head()
+    assert client.recv_exactly(len(BODY)) == BODY
+    assert client.fetch("/last").body == b"hello\n"
+
+
+@one_way
+@pytest.mark.parametrize("version", ["1.2", "1.3"])
+def test_the_environ_is_the_same_as_on_the_event_loop(serve_tls, raw_client, version):
+    """Each name and each value, but for ports, and the type of a method of C's."""
+
+    def environ_of(lane):
+        client = raw_client(serve_tls(apps.environ_json, lane=lane, threads=8, tls_min=version))
+        found = []
+        for _ in range(3):
+            environ = client.fetch("/a%20b?c=d", "X-Field: e", "Cookie: f=g").json()
+            found.append({name: value for name, value in environ.items() if name not in OF_A_WAY})
+        assert found[0] == found[1] == found[2]
+        return found[0]
+
+    in_lane = environ_of("auto")
+    assert in_lane == environ_of("off")
+    assert in_lane["HTTPS"] == "on" and in_lane["SSL_PROTOCOL"].startswith("TLSv1.") and in_lane["SSL_CIPHER"]
+
+
+@one_way
+def test_a_piece_is_not_kept_for_the_next(serve_tls, raw_client):
+    """PEP 3333: the client has each piece before the app is asked for the next, whatever the socket takes."""
+    may_go_on = threading.Event()
+
+    def app(environ, start_response):
+        start_response("200 OK", [("Content-Length", str(2 * len(BODY)))])
+        yield BODY
+        may_go_on.wait()
+        yield BODY
+
+    client = raw_client(serve_tls(app, threads=8), receive_buffer_bytes=8192)
+    client.request()
+    client.recv_head()
+    try:
+        assert client.recv_exactly(len(BODY)) == BODY
+    finally:
+        may_go_on.set()
+    assert client.recv_exactly(len(BODY)) == BODY
+
+
+@one_way
+def test_a_connection_comes_back_to_the_lane(serve_tls, raw_client, wait_until):
+    """With the same session: a request that needs the event loop does not keep its client there."""
+    server = serve_tls(threads=8, lane="auto")
+    client = raw_client(server)
+    for _ in range(2):
+        client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 2)  # pipelined
+        assert [client.recv_response().status for _ in range(2)] == [200, 200]
+
+        def is_back():
+            return client.fetch().status == 200 and server.statistics().connections_in_lane == 1
+
+        wait_until(is_back)
+
+
+@one_way
+def test_many_clients_are_served_at_once(serve_tls, raw_client):
+    """Three hundred connections, each kept, and each answered with what is its own."""
+    clients = [raw_client(serve) for serve in [serve_tls(apps.echo, threads=8)] * 300]
+    for number, client in enumerate(clients):
+        client.request("/", method="POST", body=b"%d" % number)
+    for number, client in enumerate(clients):
+        assert client.recv_response().body == b"%d" % number
+    assert all(client.fetch("/", method="POST", body=b"x" * 100_000).body == b"x" * 100_000 for client in clients[:20])
+
+
+@one_way
+def test_a_forked_child_does_not_touch_sessions(serve_tls, raw_client):
+    """A child that the app forks has copies of all sessions, and sends nothing to their clients."""
+
+    def app(environ, start_response):
+        child = os.fork()
+        if not child:
+            os._exit(0)
+        os.waitpid(child, 0)
+        return apps.hello(environ, start_response)
+
+    client = raw_client(serve_tls(app, threads=8))
+    for _ in range(5):
+        assert client.fetch().body == b"hello\n"
+
+
+@one_way
+def test_a_drain_closes_kept_connections_with_an_alert(serve_tls, raw_client):
+    """RFC 8446 6.1: a client that waits for nothing hears of the end, and sees no cut."""
+    server = serve_tls(threads=8)
+    client = raw_client(server)
+    assert client.fetch().status == 200
+    server.begin_drain()
+    assert client.recv_to_end() == b""
