@@ -283,7 +283,7 @@ def test_reserved_modules():
                 "connections.load_board", "connections.lane.native", "connections.loop.pump",
                 "connections.shared_memory", "connections.lane.wire_fast", "connections.lane.handover",
                 "connections.drain.detaching", "core.forks", "lifecycle.signals", "processes.supervisor",
-                "processes.programs.programs", "tls.sessions",
+                "processes.programs.programs", "tls.sessions", "connections.lane.availability",
             ), where  # which do I/O in C  # fmt: skip
         elif not found.is_ours and found.name.split(".")[0] in RESERVED:
             lowest, exceptions = RESERVED[found.name.split(".")[0]]

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any, TextIO
 
-from ..connections.lane.lane import why_unavailable
+from ..connections.lane.availability import why_unavailable
 from ..connections.lane.native import MAX_TAIL_BYTES
 from ..core.errors import BindError
 from ..extension import ListenerContext

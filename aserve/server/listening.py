@@ -15,7 +15,8 @@ from typing import Any, Callable
 from ..connections.accepting.acceptor import Acceptor, accept_queued, let_connect, protocol_factory, start_acceptors
 from ..connections.drain.detaching import Detached, adopt, detach_idle, detach_waiting, refuse, submit
 from ..connections.in_flight import InFlight
-from ..connections.lane.lane import Lane, is_available
+from ..connections.lane.availability import is_available
+from ..connections.lane.lane import Lane
 from ..connections.limit import ConnectionLimit
 from ..connections.listeners import Listener, bind_listeners
 from ..connections.load_board import LoadBoard

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 
 import pytest
 from harness import apps
+from harness.modules import ROOT
 
 from aserve.command import banner
 from aserve.features import Config
@@ -137,6 +139,14 @@ def test_which_way_requests_take(monkeypatch, settings, language):
     monkeypatch.setattr(banner, "find_spec", lambda name: None if name == "uvloop" else object())
     text = banner.banner_of(Config(**settings), "a:b", False)
     assert text.splitlines()[1].endswith(f", plain requests in {language}")
+
+
+def test_the_page_has_each_reason():
+    """Each setting that moves requests to Python is in the table of docs/design.md."""
+    [rows] = [mark.args[1] for mark in test_which_way_requests_take.pytestmark if mark.name == "parametrize"]
+    table = (ROOT / "docs" / "design.md").read_text().partition("## Which way a request takes")[2].partition("\n## ")[0]
+    named = {name for _, language in rows for name in re.findall(r"--[a-z-]+|PROXY protocol", language)}
+    assert len(named) > 12 and [name for name in sorted(named) if name not in table] == []
 
 
 def test_the_workers_of_a_check():

@@ -23,8 +23,7 @@ from ...core.exchange import CLIENT_GONE, HTTP_1_1, SCGI_STATUS_FIELD, SCGI_STAT
 from ...protocols import EXCHANGE_FACTORIES
 from ...protocols.base import new_body
 from ...protocols.http1 import PLAIN
-from ...proxies.trust import needs_identity
-from ...tls.sessions import OwnSession, why_no_library
+from ...tls.sessions import OwnSession
 from ...workers.executor import Executor
 from ...workers.inline import InlineExecutor
 from ..connection import Connection
@@ -36,7 +35,7 @@ from ..progress import ARRIVING_SECONDS
 from ..service import Service
 from .handover import Handovers
 from .lane_log import LaneLog
-from .lane_memory import ARRIVAL_BYTES, CODES, CONN_BYTES, Arrival, Memory, arrivals_of
+from .lane_memory import ARRIVAL_BYTES, CONN_BYTES, Arrival, Memory, arrivals_of
 from .native import Native, new_native
 from .wire_fast import FastWire, end_session, refuse
 
@@ -47,29 +46,8 @@ _monotonic = time.monotonic
 _STATE_AT: int = ffi.offsetof("lane_conn", "state")
 WHOLE: int = lib.LANE_WHOLE
 BEGUN: int = lib.LANE_BEGUN
-HTTP = ("http", "https")
+_HTTP = ("http", "https")
 KEEP = (1 << 31) - 1  # seconds after which lane_sweep never closes
-
-
-def is_available(listener: Listener, service: Service) -> bool:
-    """Whether this listener's connections can use the lane."""
-    return not why_unavailable(listener.bind, service.config, service.peers)
-
-
-def why_unavailable(bind: Any, config: Any, peers: Any) -> str:
-    """Return what keeps the connections of a bind from the lane, such as a setting; empty: nothing does."""
-    by_reason = {
-        "a system without epoll": not lib.lane_available(),
-        "--lane off": config.lane == "off",
-        bind.protocol: bind.protocol not in CODES,
-        f"TLS: {why_no_library()}": bind.protocol == "https" and why_no_library() != "",
-        "--client-certificate": bind.protocol == "https" and config.tls_settings(bind).client_certificate != "none",
-        f"--http-parser {config.http_parser}": bind.protocol in HTTP and config.http_parser != "c",
-        f"--body {config.body}": config.body != "buffer",  # a live body is not complete when its request begins
-        "the PROXY protocol": bind.is_proxied,
-        "--trusted-proxies": peers is not None and needs_identity(bind, peers),
-    }
-    return next((reason for reason, is_so in by_reason.items() if is_so), "")
 
 
 def form_of(listener: Listener, service: Service) -> ResponseForm:
@@ -108,7 +86,7 @@ class Lane:
         self.times_requests = self.services[0].times_requests or self.services[0].ends is not None  # see Ends
         self.forms = [form_of(listener, service) for listener, service in pairs]
         self._factories = [
-            EXCHANGE_FACTORIES["http" if listener.bind.protocol in HTTP else listener.bind.protocol](service.limits)
+            EXCHANGE_FACTORIES["http" if listener.bind.protocol in _HTTP else listener.bind.protocol](service.limits)
             for listener, service in pairs
         ]
         # By descriptor; one may outlive its connection, until the next has its number.
@@ -130,7 +108,7 @@ class Lane:
         self._is_closed = False
         self.native: Native | None = None  # serves plain requests
         for index, (listener, service) in enumerate(pairs):
-            if listener.bind.protocol in HTTP:  # other protocols carry one request
+            if listener.bind.protocol in _HTTP:  # other protocols carry one request
                 service.take_back = functools.partial(self._adopt, index)
 
     # --- called on the event loop ---
