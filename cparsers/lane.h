@@ -5,7 +5,7 @@
  * does I/O.  A request that is not complete after one read, or anything else
  * that takes more than a read and a write, is passed on to the caller.
  * Linux (epoll, timerfd) only; elsewhere lane_available() is 0.
- * No allocation, no globals.  lane_poll and lane_own: one thread at a time;
+ * No allocation, but in sessions of TLS (tls.h), and no globals.  lane_poll and lane_own: one thread at a time;
  * lane_reply and lane_release: any thread, for a connection that is BUSY
  * there, and of two such threads one; lane_sweep, lane_unlisten, lane_adopt
  * and lane_close: one thread, which may be another; the others: any thread. */

@@ -14,7 +14,9 @@ from harness.replies import echo
 from harness.tls_lines import POST, Line, large
 
 from aserve.connections.accepting.greeting import identify_by
+from aserve.connections.connection import Connection
 from aserve.proxies.peers import Peers
+from aserve.tls.sessions import why_no_library
 from aserve.wsgi import FileWrapper
 
 # Handshake and requests
@@ -264,3 +266,41 @@ def test_what_a_transport_knows(new_line):
     assert transport.get_extra_info("ssl_object").version() == "TLSv1.3"
     assert transport.can_write_eof()
     transport.write(b"")
+
+
+# The lane
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_the_lane_is_asked_first(new_line, is_taken):
+    """It gets the session behind the handshake, or the connection is served here."""
+    line, asked = new_line(), []
+
+    def take_back(connection, fd, session, is_used):
+        asked.append((connection.remote_addr, fd == line.raw.get_extra_info("socket").fileno(), is_used))
+        if is_taken:
+            line.session = session, session.release()
+        return is_taken
+
+    line.harness.service.take_back = take_back
+    while not line.client.shake_hands():
+        line.pump()
+    line.pump()
+    assert asked == [("203.0.113.7", True, False)] or why_no_library()
+    if not is_taken or why_no_library():
+        assert line.ask().body() == b"/"
+        return
+    assert line.raw.calls == ["close"] and line.transport.is_closing() and not line.harness.service.connections
+    session, struct = line.session
+    session.own(struct)
+    assert session.out_size  # the tickets
+
+
+def test_a_client_that_is_gone_behind_its_handshake(new_line, monkeypatch):
+    """Without an address it would pass for a unix socket's."""
+    line = new_line()
+    monkeypatch.setattr(Connection, "identify", lambda connection, transport: False)
+    while not line.client.shake_hands():
+        line.pump()
+    line.pump()
+    assert line.raw.calls == ["abort"]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import ssl
 import threading
 
 import pytest
 from harness import apps
 
-from aserve.tls.sessions import why_no_library
+from aserve._cparsers import ffi, lib
+from aserve.connections.lane.wire_fast import end_session
+from aserve.tls.sessions import OwnContext, why_no_library
 
 pytestmark = [
     pytest.mark.any_parser,
@@ -17,6 +20,12 @@ pytestmark = [
 one_way = pytest.mark.one_way
 OF_A_WAY = ("REMOTE_PORT", "SERVER_PORT", "wsgi.early_hints")
 BODY = b"".join(b"%07d\n" % number for number in range(400_000))
+
+
+@pytest.fixture
+def serve_tls(start_server, tls_settings):
+    """Start servers with TLS: serve_tls(app, **settings) -> RunningServer."""
+    return lambda app=apps.hello, **settings: start_server(app, is_checked=False, **{**tls_settings, **settings})
 
 
 def in_form(how, path):
@@ -146,3 +155,27 @@ def test_a_drain_closes_kept_connections_with_an_alert(serve_tls, raw_client):
     assert client.fetch().status == 200
     server.begin_drain()
     assert client.recv_to_end() == b""
+
+
+@one_way
+def test_a_handshake_behind_the_last_accept_stays_on_the_loop(serve_tls, raw_client):
+    """The lane takes no connection any more; the session stays the event loop's."""
+    server = serve_tls(threads=8)
+    server.call(lambda: server.server._listening.lane.stop_accepting())
+    client = raw_client(server)
+    for _ in range(2):
+        assert client.fetch().body == b"hello\n"
+    assert server.statistics().connections_in_lane == 0
+
+
+def test_a_session_whose_connection_is_dropped_is_freed(localhost):
+    """Once; a connection without TLS has none."""
+    like = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    like.minimum_version = ssl.TLSVersion.TLSv1_2
+    context = OwnContext(like, str(localhost.certificate), str(localhost.key), "DEFAULT", [])
+    table = ffi.new("tls_session *[]", 8)
+    set = ffi.new("lane *", {"sessions": table, "conns_cap": 8})
+    table[3] = lib.tls_begin(context.struct)
+    for _ in range(2):
+        end_session(set, 3)
+        assert table[3] == ffi.NULL
