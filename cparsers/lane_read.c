@@ -199,7 +199,7 @@ static ssize_t read_once(lane *set, int fd, char *to, size_t cap, int *is_full)
     while ((got = receive(set, fd, to, cap, is_full)) <= 0) {
         if (got < 0 && errno == EINTR)
             continue;
-        if (got < 0 && errno == EAGAIN && try_idle(set, fd))
+        if (got < 0 && errno == EAGAIN && await_octets(set, fd, *is_full))
             return 0;
         if (got < 0 && errno == EPROTO && session_of(set, fd) != NULL &&
             set->conns[fd].body_left == 0)

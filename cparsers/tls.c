@@ -21,6 +21,7 @@ enum {
     BIO_FLUSH = 11,       /* BIO_CTRL_FLUSH */
     RECORD = 1 << 14,     /* RFC 8446 5.1: the most that one record holds */
     RAW = RECORD + 1024,  /* read at once: a whole record */
+    MOST_READS = 8,       /* without an octet: others wait, too */
     MOST_OUT = 4 * RECORD /* kept, or sent at once */
 };
 
@@ -352,11 +353,12 @@ static int read_whole(tls_session *session, char *to, size_t cap,
 static int receive_whole(tls_session *session, int fd, char *raw, char *to,
                          size_t cap, size_t *total, int *is_drained)
 {
-    int code = TLS_WANT;
+    int code = TLS_WANT, nreads = 0;
 
     if (tls_has_input(session))
         code = read_whole(session, to, cap, total);
-    while (code == TLS_WANT && !*is_drained) {
+    while (code == TLS_WANT && !*is_drained &&
+           (*total > 0 || nreads++ < MOST_READS)) {
         ssize_t got = recv(fd, raw, RAW, MSG_DONTWAIT);
 
         if (got < 0 && errno == EINTR)

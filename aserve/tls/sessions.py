@@ -20,6 +20,7 @@ from typing import Any, Callable, Protocol
 from .._cparsers import ffi, lib
 from .errors import guard
 
+SESSION_BYTES = 20_000  # about, in C: so that PyPy's collector knows
 RECORD_BYTES = 1 << 14  # RFC 8446 5.1: the most that one record holds
 _new = ffi.new_allocator(should_clear_after_alloc=False)
 
@@ -29,7 +30,8 @@ def why_no_library() -> str:
     """Return why C cannot use the libssl of Python's ssl module; empty: it can."""
     if not lib.lane_available():
         return "a system without epoll"
-    if not ssl.OPENSSL_VERSION.startswith("OpenSSL"):
+    # Others have functions of the same names, and other numbers; AWS-LC and BoringSSL say `compatible`.
+    if not ssl.OPENSSL_VERSION.startswith("OpenSSL") or "compatible" in ssl.OPENSSL_VERSION:
         return ssl.OPENSSL_VERSION
     path = getattr(sys.modules.get("_pypy_openssl") or sys.modules["_ssl"], "__file__", None)
     missing = lib.tls_open(path.encode()) if path else ffi.NULL
@@ -125,7 +127,7 @@ class OwnContext:
         """
         names = b"".join(bytes([len(name)]) + name.encode("ascii") for name in protocols)
         made = lib.tls_context_new(
-            os_path(chain), os_path(key or chain), ciphers.encode(), like.minimum_version, like.options, names, len(names)
+            os_path(chain), os_path(key or chain), ciphers.encode(), like.minimum_version, like.options & (1 << 64) - 1, names, len(names)
         )  # fmt: skip
         if made == ffi.NULL:
             raise OSError("OpenSSL has refused the certificate")
@@ -154,7 +156,7 @@ class OwnSession:
 
     def own(self, struct: Any) -> None:
         """Free this `tls_session *` in the end."""
-        self.struct = ffi.gc(struct, lib.tls_end)
+        self.struct = ffi.gc(struct, lib.tls_end, SESSION_BYTES)
 
     @property
     def is_released(self) -> bool:
@@ -199,9 +201,8 @@ class OwnSession:
 
     def write(self, octets: Any) -> int:
         """See Session."""
-        if type(octets) is not bytes:
-            octets = bytes(octets)  # PyPy's ffi.from_buffer() would make a copy, too
-        return self._check(lib.tls_write(self.struct, octets, len(octets)))
+        size = len(octets)
+        return self._check(lib.tls_write(self.struct, ffi.from_buffer(octets), size))
 
     def unwrap(self) -> None:
         """See Session."""
