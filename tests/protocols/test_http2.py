@@ -27,6 +27,7 @@ from harness.http2_frames import (
 )
 
 from aserve._cparsers import ffi, lib
+from aserve.connections.progress import LINGER_SECONDS
 from aserve.protocols import http2
 
 METHOD, SCHEME, AUTHORITY, PATH = request()
@@ -364,6 +365,7 @@ def test_a_client_that_sends_on_has_a_while_to_end():
         peer.frames.send(stream_id, OK, b"", http2.END_STREAM)
     assert peer.ask(request(), 5) == [] and peer.sent()[-1] == (RESET, 0, 5, struct.pack("!I", http2.REFUSED_STREAM))
     assert peer.data(b"late", 3) == [] and peer.data(b"", 3, ends=True) == [(http2.RESET, 3, 0, 0, b"")]
+    assert lib.H2_LINGER_SECONDS == LINGER_SECONDS  # as over HTTP/1.1
     for _ in range(lib.H2_LINGER_SECONDS):
         peer.frames.pass_second()
     assert not peer.sent() and peer.frames.open_count == 1
