@@ -134,13 +134,14 @@ static int put_line(writer *w, const char *line, size_t len)
     const char *colon = memchr(line, ':', len), *value, *end = line + len;
     size_t name_len, value_len;
 
-    if (colon == NULL)
+    if (colon == NULL && w->flags & H2_IS_UPGRADE)
         return 0;
+    colon = colon == NULL ? end : colon; /* a name alone has no value */
     name_len = (size_t)(colon - line);
     for (size_t i = 0; i < name_len; i++)
         w->text[i] = (char)(line[i] >= 'A' && line[i] <= 'Z' ? line[i] | 0x20
                                                              : line[i]);
-    value = colon + 1;
+    value = colon < end ? colon + 1 : end;
     while (value < end && (*value == SP || *value == HTAB))
         value++;
     while (end > value && (end[-1] == SP || end[-1] == HTAB))
@@ -230,8 +231,8 @@ static void put_block(h2_connection *c, uint32_t id, size_t len, int flags)
 }
 
 /* A field has three octets at least, and takes its octets and some more.  A
- * trial comes first: from the first field on, the tables of both sides would
- * differ if the block were not sent. */
+ * trial comes first where a line may be none: from the first field on, the
+ * tables of both sides would differ if the block were not sent. */
 static int put_head(h2_connection *c, uint32_t id, const char *head,
                     size_t len, uint32_t flags, int is_end)
 {
@@ -242,7 +243,7 @@ static int put_head(h2_connection *c, uint32_t id, const char *head,
 
     if (to == NULL)
         return H2_GONE;
-    w = (writer){NULL,
+    w = (writer){flags & H2_IS_UPGRADE ? NULL : &c->encoder,
                  head,
                  head + len,
                  (char *)to + most + frames * FRAME_HEAD,
@@ -250,9 +251,11 @@ static int put_head(h2_connection *c, uint32_t id, const char *head,
                  flags};
     if (!put_section(&w))
         return H2_MALFORMED;
-    w.encoder = &c->encoder;
-    w.at = head;
-    put_section(&w);
+    if (w.encoder == NULL) {
+        w.encoder = &c->encoder;
+        w.at = head;
+        put_section(&w);
+    }
     put_block(c, id, (size_t)(w.to - (char *)to) - FRAME_HEAD,
               is_end ? END_STREAM : 0);
     return 0;

@@ -373,9 +373,12 @@ static char *write_field(hpack_encoder *encoder, run name, run value,
 {
     hpack_table *table = &encoder->table;
     int has_value = 0, is_kept;
-    size_t row = find_static(name, value, &has_value);
-    size_t index = has_value ? row : find_entry(table, name, value);
+    size_t index = find_entry(table, name, value), row = 0;
 
+    if (index == 0 || is_sensitive) { /* what is sent often is an entry */
+        row = find_static(name, value, &has_value);
+        index = has_value ? row : index;
+    }
     if (index > 0 && !is_sensitive)
         return write_number(to, INDEXED, INDEXED_BITS, index);
     is_kept = !is_sensitive && !differs(name) &&
