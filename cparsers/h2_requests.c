@@ -276,7 +276,7 @@ void on_continuation(arrival *a)
     if (!is_whole || c->state == H2_OVER)
         return;
     a->flags = c->block_flags;
-    on_section(a, c->block, c->block_len);
+    on_section(a, c->block_len > 0 ? c->block : a->at, c->block_len);
     free(c->block);
     c->block = NULL;
     c->block_len = c->block_cap = c->block_id = c->block_frames = 0;
