@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..connections.monitoring.stacks import ORDER
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("aserve")
 
-FROM_FLASK = "FLASK_RUN_FROM_CLI"  # Flask's own variable
-
 
 def import_needed(config: EngineSettings) -> None:
     """Import what the settings need, before the app's folder comes on sys.path: a file there may have the name of a module."""
@@ -59,24 +57,11 @@ def load(plan: Plan, role: Role | None = None, is_spooler: bool = False, is_chec
     set_surroundings(plan.config, os.environ)
     with _watched(plan) if role is None else contextlib.nullcontext():
         on_life(Life.IMPORTS, context)
-        with _flask_serves_nothing(os.environ):
-            app = load_with_mounts(config_of(plan).mount, lambda: _load_main(plan))
+        app = load_with_mounts(config_of(plan).mount, lambda: _load_main(plan))
         app = plan.origin.wrap(app) if plan.origin is not None else app
         on_life(Life.IMPORTED, context)
     check_unpatched()
     return app
-
-
-@contextlib.contextmanager
-def _flask_serves_nothing(environ: MutableMapping[str, str]) -> Iterator[None]:
-    """Have Flask ignore `app.run()` in a module, and say so, as with `flask run`; otherwise the import would serve by Flask's server, and never end."""
-    before = environ.get(FROM_FLASK)
-    environ[FROM_FLASK] = "true"
-    try:
-        yield
-    finally:
-        del environ[FROM_FLASK]
-        environ.update({} if before is None else {FROM_FLASK: before})
 
 
 @contextlib.contextmanager

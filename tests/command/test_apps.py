@@ -54,20 +54,6 @@ def test_mounts(served, capsys, tmp_path):
     sys.modules.pop("other")
 
 
-@pytest.mark.parametrize("before", [None, "false"])
-def test_flask_serves_nothing_at_the_import(served, capsys, tmp_path, monkeypatch, before):
-    """A call to app.run() in the module is ignored, and Flask says so; afterwards the variable that asks Flask for that is as before."""
-    pytest.importorskip("flask")
-    monkeypatch.delenv(apps.FROM_FLASK, raising=False)
-    if before is not None:
-        monkeypatch.setenv(apps.FROM_FLASK, before)
-    (tmp_path / "flask_shop.py").write_text("from flask import Flask\napp = Flask(__name__)\napp.run(debug=True)\n")
-    monkeypatch.delitem(sys.modules, "flask_shop", raising=False)
-    assert cli.main(["flask_shop:app"]) == 0 and len(served) == 1
-    assert "Ignoring a call to 'app.run()'" in capsys.readouterr().out
-    assert os.environ.get(apps.FROM_FLASK) == before
-
-
 def test_an_app_that_has_patched_threads(served, monkeypatch, capsys):
     """That is one line and status 2, and nothing is served."""
     monkeypatch.setitem(sys.modules, "gevent.monkey", types.SimpleNamespace(is_module_patched=lambda name: True))
