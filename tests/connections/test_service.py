@@ -19,6 +19,18 @@ def test_what_connections_share():
     assert service.base_environ["SERVER_NAME"] == "a" and service.common_fields and service.gateway
 
 
+def test_clients_of_tls_share_an_environ_unless_they_have_a_certificate():
+    """Entries of two clients with the same session parameters are one dict; a client's own certificate is nobody else's."""
+    service = Harness(lambda environ, start_response: []).service
+    client = {"SSL_PROTOCOL": "TLSv1.3", "SSL_CLIENT_VERIFY": "NONE"}
+    first = service.base_of(dict(client))
+    assert first is service.base_of(dict(client)) and first["SSL_PROTOCOL"] == "TLSv1.3"
+    known = {**client, "SSL_CLIENT_VERIFY": "SUCCESS"}
+    assert service.base_of(known) == {**service.base_environ, **known} and service.base_of(
+        known
+    ) is not service.base_of(known)
+
+
 @pytest.mark.parametrize(
     ("is_draining", "waited", "limit", "text"),
     [

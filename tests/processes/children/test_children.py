@@ -100,6 +100,18 @@ def test_a_worker_that_does_not_read(new, system):
     assert not child.channel.has_unsent
 
 
+def test_what_was_not_sent_is_sent_a_second_later(new, system):
+    """A worker that reads again gets the rest by the look of each second, too."""
+    child = new()
+    worker, sent = system.workers_ends[child.pid], 0
+    while not child.channel.has_unsent:
+        new.children.tell(child, {"number": sent, "text": "x" * 10_000})
+        sent += 1
+    assert worker.receive()[0]["number"] == 0
+    new.children.on_second()
+    assert [worker.receive()[0]["number"] for _ in range(1, sent)] == list(range(1, sent))
+
+
 def test_draining(new, system):
     """It is told whether others go on, and has its time; then it is killed."""
     child, other = new(1, drain_seconds=10, drain_delay_seconds=5), new(2, drain_seconds=10, drain_delay_seconds=5)
