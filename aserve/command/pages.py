@@ -40,15 +40,17 @@ def show_pages(argv: Sequence[str]) -> str:
     folder = next((folder for folder in FOLDERS if os.path.isfile(os.path.join(folder, f"{INDEX}.md"))), None)
     if folder is None:
         raise ConfigError("this installation of aserve has no pages: a wheel and a checkout bring them")
-    pages = {name[:-3]: _read(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".md")}
     if not words:
-        return _list(pages[INDEX])
+        return _list(_read(folder, INDEX))
+    names = sorted(name[:-3] for name in os.listdir(folder) if name.endswith(".md"))
     name = words[0][:-3] if words[0].endswith(".md") else words[0]
-    return pages[name] if words[1:] == [] and name in pages else _search(pages, words)
+    if len(words) == 1 and name in names:
+        return _read(folder, name)
+    return _search({name: _read(folder, name) for name in names}, words)
 
 
 def _read(folder: str, name: str) -> str:
-    with open(os.path.join(folder, name), encoding="utf-8") as file:
+    with open(os.path.join(folder, f"{name}.md"), encoding="utf-8") as file:
         return file.read()
 
 
