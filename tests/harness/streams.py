@@ -379,7 +379,6 @@ class Heard(RawClient):
 
     def __init__(self, octets: bytes) -> None:
         self._buffer = octets.replace(b"Status: ", b"HTTP/1.1 ") if octets.startswith(b"Status: ") else octets
-        self._is_reset = False
 
     def __bool__(self) -> bool:
         return bool(self._buffer)

@@ -1,4 +1,4 @@
-"""What follows when a worker could not start: on processes that only have numbers. With --reload: test_reloads_development.py."""
+"""What follows when a worker could not start: on processes that only have numbers. With --reload: test_events_reloads_development.py."""
 
 from __future__ import annotations
 

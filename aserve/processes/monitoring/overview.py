@@ -57,7 +57,7 @@ class Overview:
         self.why_unready = ""  # set by `aserve balancers`
         # By worker: the last tick, and for how many seconds the tick is the same.
         self._ticks: dict[tuple[int, int], tuple[int, int]] = {}
-        self.resize: Callable[[int, str], None]  # set by Reactions: Crew.resize
+        self.resize: Callable[[int, str], None]  # set by Parts: Crew.resize
         self._extensions = supervise(
             SupervisorContext(
                 self, command.environ, watch, self._tell, words=command.words,

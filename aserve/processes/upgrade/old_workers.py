@@ -3,7 +3,7 @@
 Owns:     OldWorkers: the channels, until the workers end; requests and connections between old workers by way of the supervisor, until taken; the only
           order to old workers.
 Thread:   the supervisor's only one.
-Not here: the time of the order (upgrade.py), the choice of the new worker for a connection (placement.py, transfers.py).
+Not here: the time of the order (acts.py), the choice of the new worker for a connection (placement.py, transfers.py).
 
 Old workers serve on until new workers do, and then drain. All the while old workers send waiting requests to each other, and at the end idle
 connections. Each form since 8 shows where a message's descriptors belong:
