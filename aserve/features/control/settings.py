@@ -43,7 +43,10 @@ def socket_of(config: ControlSettings) -> str | None:
         return config.control
     if folder is not None:
         return os.path.join(folder, "control")
-    return os.path.join(own, f"aserve-{re.sub('[^a-zA-Z0-9.]+', '-', config.bind[0])[:40]}.control") if own else None
+    if own is None:
+        return None
+    address = re.sub("[^a-zA-Z0-9.]+", "-", config.bind[0].partition("?")[0])  # without the options of the bind
+    return os.path.join(own, f"aserve-{address[-40:]}.control")  # the ends of two long paths differ
 
 
 def running() -> Iterator[str]:

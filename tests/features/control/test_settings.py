@@ -31,6 +31,17 @@ def test_where_the_socket_is(monkeypatch, tmp_path):
     assert socket_of(ControlSettings(control="/named")) == "/named"
 
 
+def test_servers_of_one_long_folder_have_different_sockets(monkeypatch, tmp_path):
+    """The end of a long address counts, without the options of the bind."""
+    monkeypatch.delenv("RUNTIME_DIRECTORY", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    binds = [f"unix:/srv/{'long-' * 9}name/{name}.sock" for name in "ab"]
+    found = {socket_of(ControlSettings(bind=[bind])) for bind in binds}
+    assert len(found) == 2 and max(map(len, found)) < len(str(tmp_path)) + 60
+    bind = f"https://127.0.0.1:8443?certificate=/srv/{'long-' * 9}name.pem"
+    assert socket_of(ControlSettings(bind=[bind])) == f"{tmp_path}/aserve-https-127.0.0.1-8443.control"
+
+
 def test_which_servers_are_found(monkeypatch, tmp_path):
     """Those that listen, of units and of the user; the file of a server that was killed is none."""
     monkeypatch.setattr(settings, "UNITS", str(tmp_path / "run"))
