@@ -37,7 +37,7 @@ def init(argv: Sequence[str], folder: str) -> str:
     Write the files into a folder, and return what was done; `argv`: what follows the word init.
 
     Raises:
-        ConfigError: no app was named, and none, or several, were found; or the folder cannot be written to.
+        ConfigError: no app was named, and none, or several, were found; or the folder cannot be written to; or --https has no valid name, or lacks a library.
     """
     parser = argparse.ArgumentParser(
         prog="aserve init", description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -47,9 +47,7 @@ def init(argv: Sequence[str], folder: str) -> str:
         "--https", metavar="NAME", default="", help="a public site: the name that leads to this machine"
     )
     args = parser.parse_args(argv)
-    config = (
-        Config.from_sources({"https": args.https, "acme_terms": "accept"}) if args.https else None
-    )  # a name that is none, or no library
+    config = Config.from_sources({"https": args.https, "acme_terms": "accept"}) if args.https else None
     files = SiteFiles(
         _name_of(folder), args.app or _only_app(folder), folder, _command(), _user_of(folder), _static_of(folder),
         config.https[0] if config else "", os.stat(folder).st_uid == 0,
