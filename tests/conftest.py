@@ -68,6 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # Servers of tests would have a control socket there.
     os.environ.pop("XDG_RUNTIME_DIR", None)
+    os.environ.pop("RUNTIME_DIRECTORY", None)
     config.addinivalue_line("markers", "also_inline: run it with --threads 0, too")
     config.addinivalue_line(
         "markers", "c_and_python: run it with plain requests in C, and in Python; see harness/native.py"

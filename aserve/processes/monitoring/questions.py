@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Callable
+from typing import TYPE_CHECKING, Callable
 
 from ...connections.health import WISHES
 from ...core.page import MOLD
 from ...lifecycle.control import Answer, Caller, Message
-from ..fleet.facts import Question
+
+if TYPE_CHECKING:
+    from ..fleet.facts import Question
 
 # Questions for a supervisor.
 SUPERVISED = ("reload", "recycle", "workers")

@@ -1,8 +1,7 @@
 """One transport's life: what is read is answered, in order.
 
 The transport is a fake over a real socket pair; the loop and the worker go on only when told
-to (fakes.Harness), so that every stage can be looked at. Beside this file: live bodies (test_wire_loop_bodies.py),
-time limits (_timeouts), draining (_drain), the ends of a connection (_ends), the way back to the fast path (_return).
+to (fakes.Harness), so that every stage can be looked at.
 """
 
 from __future__ import annotations
