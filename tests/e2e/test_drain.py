@@ -204,3 +204,19 @@ def test_while_the_only_worker_starts(start_workers, raw_client, tmp_path, wait_
     assert client.recv_response().body.startswith(b"two")
     client.close()
     assert process.wait(30) == 0
+
+
+def test_request_under_way_is_served(start_server, raw_client):
+    """A request of which octets have come when the drain begins is still served."""
+    server = start_server(apps.echo)
+    client = raw_client(server)
+    client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n12")
+    server.wait_until_known(1)
+    server.wait_until_receiving()
+    server.begin_drain()
+    client.send(b"345")
+    reply = client.recv_response()
+    assert (reply.body, reply.get("Connection")) == (b"12345", "close")
+    client.close()
+    server.stop()
+    assert server.is_clean

@@ -258,3 +258,18 @@ def test_files_side_by_side(start_server, raw_client, path):
     for thread in threads:
         thread.join()
     assert bodies == [True] * 32
+
+
+def test_responses_wait_for_a_file(start_server, raw_client, path):
+    """Responses behind a file wait for its end."""
+
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/file":
+            return apps.file_sender(lambda: open(path, "rb"))(environ, start_response)
+        return apps.hello(environ, start_response)
+
+    client = raw_client(start_server(app))
+    for target in ("/file", "/", "/file", "/file", "/"):
+        client.request(target)
+    bodies = [client.recv_response().body for _ in range(5)]
+    assert bodies == [CONTENT, b"hello\n", CONTENT, CONTENT, b"hello\n"]

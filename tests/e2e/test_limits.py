@@ -190,3 +190,20 @@ def test_descriptors_run_out(start_process, raw_client, loop, lane, threads):
     process.wait_for_log("file descriptors are free again")
     assert len(lines_of(process.log, "cannot accept")) == 1
     assert "Traceback" not in process.log
+
+
+@pytest.mark.one_way
+def test_the_limit_counts_connections_of_both_wires(start_server, raw_client, wait_until):
+    """A connection that has left the lane counts as well as one that is in it."""
+    server = start_server(apps.hello, max_connections=2)
+    leaver, stayer = raw_client(server), raw_client(server)
+    leaver.send(b"GET / HTTP/1.1\r\n")
+    stayer.fetch()
+    third = raw_client(server)
+    third.request()
+    server.pass_seconds(1)
+    server.wait_until_known(2)  # on its way out of the lane one counts twice
+    assert third.is_quiet()
+    leaver.close()
+    assert third.recv_response().status == 200
+    assert stayer.fetch().status == 200

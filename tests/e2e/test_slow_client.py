@@ -216,19 +216,6 @@ def test_large_bodies_that_nobody_reads(start_process, raw_client, wait_until):
         assert process.memory_bytes("VmHWM") - memory < BOUND
 
 
-def fail_after(count):
-    for _ in range(count):
-        yield BLOCK
-    raise ValueError("on purpose")
-
-
-def wait_after(count, more):
-    for _ in range(count):
-        yield BLOCK
-    more.wait(30)
-    yield b"more"
-
-
 # Hostile clients: each is refused or served, none holds up the others, and what they send is not kept
 
 
@@ -369,3 +356,19 @@ def test_many_clients_vanish(start_server, raw_client):
     server.stop()
     assert server.is_clean
     assert not [name for name in names if name.startswith("aserve") and name not in names]
+
+
+@pytest.mark.also_inline
+def test_a_drain_waits_for_a_slow_reader(start_server, raw_client):
+    """A drain is over when the slow clients have what they asked for."""
+    app = apps.Streamer(lambda: (BLOCK for _ in range(128)))
+    server = start_server(app, drain_seconds=60)
+    client = raw_client(server, receive_buffer_bytes=4096)
+    client.request()
+    client.recv_head()
+    server.begin_drain()
+    assert b"".join(client.recv_chunks()) == BLOCK * 128
+    assert client.recv_to_end() == b""
+    client.close()
+    server.stop()
+    assert server.is_clean

@@ -135,3 +135,32 @@ def test_client_that_does_not_read(start_server, raw_client, tmp_path, how, wait
     if how == "file":
         wait_until(lambda: file.close_count == 1)
     file.close()
+
+
+def test_dripping_buys_a_head_no_time(start_server, raw_client):
+    """Octet after octet does not buy a head more time."""
+    server = start_server(apps.hello, head_seconds=5)
+    server.hold_clock()
+    client = raw_client(server)
+    client.send(b"GET / HTTP/1.1\r\n")
+    server.wait_until_receiving()
+    count = 0
+    while client.is_quiet():
+        client.send(b"X: y\r\n")
+        count += 1
+        assert count < 10
+        server.pass_seconds(1)
+    assert client.recv_response().status == 408
+
+
+def test_slow_app_is_not_timed_out(start_server, raw_client):
+    """The time limits are the client's: an app may take as long as it needs."""
+    gate = apps.Gate()
+    server = start_server(gate, keep_alive_seconds=0.5, head_seconds=0.5, body_seconds=0.5, write_seconds=0.5)
+    server.hold_clock()
+    client = raw_client(server)
+    client.request()
+    gate.wait_entered()
+    server.pass_seconds(3)
+    gate.open()
+    assert client.recv_response().status == 200

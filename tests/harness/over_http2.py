@@ -21,6 +21,7 @@ NOT_OVER_HTTP2 = {
     "test_bad_targets": ENDS,
     "test_absolute_form": ABSOLUTE,
     "test_date_in_every_answer": "its refusals are those of HTTP/1.1; test_directly of test_desync.py asks each answer for its Date",
+    "test_dripping_buys_a_head_no_time": "it comes in frames: tests/features/http2/test_session_times.py",
     "test_incomplete_requests": "a head that does not come: tests/features/http2/test_session_times.py; a body: there, too, as it ends no connection",
     "test_close_is_obeyed": "there is no Connection field, nor HTTP/1.0; the end of a connection: test_session_ends.py",
 }
