@@ -6,6 +6,8 @@ where they cannot see that, they leave it to the clock, and take seconds.
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from harness import apps
 from harness.rules import rule
@@ -164,3 +166,26 @@ def test_slow_app_is_not_timed_out(start_server, raw_client):
     server.pass_seconds(3)
     gate.open()
     assert client.recv_response().status == 200
+
+
+def test_live_body_that_stalls(start_server, raw_client):
+    """With --body stream, an app that waits for a stalled body meets ClientDisconnected, and its client a 408."""
+    errors, entered = [], threading.Event()
+
+    def app(environ, start_response):
+        entered.set()
+        try:
+            environ["wsgi.input"].read()
+        except ConnectionError as exc:
+            errors.append(str(exc))
+            raise
+
+    server = start_server(app, body="stream", body_seconds=0.5)
+    client = raw_client(server)
+    client.request("/", "Content-Length: 5", method="POST")
+    assert entered.wait(30)
+    server.pass_seconds_until(lambda: not client.is_quiet())
+    reply = client.recv_response()
+    assert reply.status == 408 and "--body-timeout" in errors[0]
+    if client.protocol == "HTTP/1.1":
+        assert reply.get("Connection") == "close" and client.recv_to_end() == b""

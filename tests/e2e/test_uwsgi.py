@@ -58,6 +58,18 @@ def test_a_request_is_answered_as_http(start, raw_client, bind):
     server.wait_until_idle()
 
 
+def test_a_body_in_pieces(start, raw_client):
+    """However the octets come, the app gets its body."""
+    server = start(apps.echo, bind="uwsgi://127.0.0.1:0")
+    body = b"x" * 300_000
+    raw = packet(body=body, REQUEST_METHOD="POST")
+    client = raw_client(server)
+    for piece in (raw[:1], raw[1:3], raw[3:50], raw[50:-200_000], raw[-200_000:-1]):
+        client.send(piece)
+    client.send(raw[-1:])
+    assert client.recv_response().body == body
+
+
 def test_no_chunks_and_no_interim_responses(start, raw_client):
     """A body of unknown length ends with the connection; 103 is not for a front server."""
     server = start(apps.early_hints, bind="uwsgi://127.0.0.1:0")
@@ -91,6 +103,21 @@ def test_no_second_content_length(start, raw_client, body):
     environ = client.recv_response().json()
     assert not set(others) & set(environ) and environ["CONTENT_TYPE"] == "text/right"
     assert environ.get("CONTENT_LENGTH", "") == ("5" if body else "")
+
+
+def test_the_mount(start, raw_client):
+    """modifier1 30: SCRIPT_NAME is taken off PATH_INFO."""
+    server = start(apps.environ_json, bind="uwsgi://127.0.0.1:0")
+    client = raw_client(server)
+    client.send(packet(30, SCRIPT_NAME="/app", PATH_INFO="/app/x%41"))
+    environ = client.recv_response().json()
+    assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == ("/app", "/x%41")
+
+
+def test_a_ping(start, raw_client):
+    """A healthy server answers with an empty warning, and closes."""
+    server = start(apps.hello, bind="uwsgi://127.0.0.1:0")
+    assert raw_client(server).ask(PING) == b"\x64\0\0\1"
 
 
 def test_a_ping_of_an_overloaded_server(start, raw_client, wait_until):
@@ -156,6 +183,54 @@ def test_a_ping_while_draining(start, raw_client):
     assert [client.recv_response().status for client in (running, late)] == [200, 200]
     server.stop()
     assert server.is_clean
+
+
+@pytest.mark.parametrize(
+    ("octets", "text"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP or TLS spoken to a uwsgi socket"),
+        (b"\x16\x03\x01\x02\x00\x01\x00", "HTTP or TLS spoken to a uwsgi socket"),
+        (b"\x16\0\0\0", "modifier1 22 (code evaluation) is not served"),
+        (b"\x05\0\0\0", "modifier1 5 (PSGI (Perl)) is not served"),
+        (b"\x62\0\0\0", "modifier1 98 (reload) is not served"),
+        (b"\0\0\0\0", "the packet has no vars"),
+        (b"\0\x04\0\0\xff\xff\0\0", "reaches past its packet"),
+    ],
+)
+def test_silence(start, raw_client, caplog, octets, text):
+    """What is not served is closed without an octet, with one line in the log that names the listener."""
+    server = start(apps.hello, bind="uwsgi://127.0.0.1:0")
+    assert raw_client(server).ask(octets) == b""
+    lines = [record.getMessage() for record in caplog.records if text in record.getMessage()]
+    assert len(lines) == 1 and lines[0].startswith(f"{server.url}: ")
+
+
+@pytest.mark.parametrize(
+    ("settings", "vars", "setting"),
+    [
+        ({"max_head_bytes": 8192}, {"HTTP_COOKIE": "x" * 9000}, "--max-head"),
+        ({"max_fields": 1}, {f"HTTP_{number}": "" for number in range(80)}, "--max-fields"),
+    ],
+)
+def test_limits(start, raw_client, caplog, settings, vars, setting):
+    """The client is answered 431; it and the log are told which setting to raise."""
+    server = start(apps.hello, bind="uwsgi://127.0.0.1:0", max_request_line_bytes=4096, **settings)
+    client = raw_client(server)
+    client.send(packet(**vars))
+    reply = client.recv_response()
+    assert reply.status == 431 and f"{setting} raises it".encode() in reply.body
+    assert f"{setting} raises it" in caplog.text
+    assert raw_client(server).ask(packet()).endswith(b"hello\n")
+
+
+@pytest.mark.parametrize("size", [11, 300_000])
+def test_a_body_over_the_limit(start, raw_client, size):
+    """413, and the front server's rest of the body is taken."""
+    server = start(apps.echo, bind="uwsgi://127.0.0.1:0", max_body_bytes=10)
+    assert raw_client(server).ask(packet(body=b"x" * 10)).endswith(b"\r\n\r\n" + b"x" * 10)
+    client = raw_client(server)
+    client.send(packet(body=b"x" * size))
+    assert client.recv_response().status == 413
 
 
 @rule("RFC 9112 8", "an incomplete response is known as one", "over uwsgi a reset, which front servers pass on")
