@@ -36,6 +36,7 @@ STREAM_WINDOW: int = lib.H2_STREAM_WINDOW
 LAST_STREAM: int = lib.H2_LAST_STREAM
 DEFAULT_URGENCY: int = lib.H2_URGENCY
 FRAMES: int = lib.H2_FRAMES  # of one call
+FIELD_OVERHEAD: int = lib.HPACK_OVERHEAD  # RFC 9113 6.5.2: what a field counts beside its octets
 
 # Octets of the text of one call: as much as a transport reads at once.
 _TEXT_BYTES = 1 << 18
@@ -47,12 +48,12 @@ class FoundEvents:
     """The C memory that all connections of one event loop share: a call fills it, and Frames empties it at once."""
 
     def __init__(self, max_section_bytes: int) -> None:
-        """`max_section_bytes`: of a field section, where each field counts 32 beside its octets (RFC 9113 6.5.2)."""
+        """`max_section_bytes`: of a field section, where each field counts FIELD_OVERHEAD beside its octets."""
         self.max_section_bytes = max_section_bytes
         text_cap = _TEXT_BYTES + max_section_bytes
         self.found = found = ffi.new("h2_found *")
         self._text, self._section = ffi.new("char[]", text_cap), ffi.new("char[]", max_section_bytes)
-        self._fields = ffi.new("hpack_field[]", max_section_bytes // lib.HPACK_OVERHEAD)
+        self._fields = ffi.new("hpack_field[]", max_section_bytes // FIELD_OVERHEAD)
         found.text, found.text_cap, found.section, found.fields = self._text, text_cap, self._section, self._fields
         self._results, self._events = ffi.buffer(found), ffi.buffer(found.events)
         self._octets = ffi.buffer(self._text, text_cap)

@@ -22,7 +22,7 @@ from ...connections.service import Service
 from ...core.errors import RequestRefused
 from ...protocols import http2
 from ...protocols.http1 import Scratch
-from ...protocols.http2 import STREAM_WINDOW, Event, FoundEvents, Frames
+from ...protocols.http2 import FIELD_OVERHEAD, STREAM_WINDOW, Event, FoundEvents, Frames
 from .calls import Calls
 from .intake import Intake
 from .lingering import Lingering
@@ -34,7 +34,6 @@ logger = logging.getLogger("aserve")
 
 # More than this is not kept for a client that does not read: acknowledgements, beside what streams have sent.
 MAX_UNREAD_BYTES = 1 << 20
-FIELD_OVERHEAD = 32  # RFC 9113 10.5.1: what a field counts besides its octets
 
 _scratches: weakref.WeakKeyDictionary[Service, tuple[Scratch, FoundEvents]] = weakref.WeakKeyDictionary()
 
