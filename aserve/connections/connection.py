@@ -1,8 +1,8 @@
 """One client's connection, from accept to close: the client, the running exchange, and the wire below.
 
-Owns:     Connection, a name for exchanges, deadlines and the access log; Wire, the interface of the layer below; LOST, the wire of an ended
+Owns:     Connection, to which exchanges, deadlines and the access log refer; Wire, the interface of the layer below; LOST, the wire of an ended
           connection.
-Thread:   two, under banners. `lock` guards `exchange`. Each wire notes the rest under the lock.
+Thread:   two, under banners. `lock` guards `exchange`. Each wire's docstring says what else the lock guards.
 Not here: the two wires: a worker's own reads and writes (wire_fast.py), the event loop's transport (wire_loop.py); the way from one to the other
           (handover.py).
 """
@@ -55,7 +55,7 @@ class Wire(Protocol):
         """
 
     def fail(self, exchange: Exchange, why: str) -> None:
-        """Cut the response short, without hope of the rest."""
+        """Cut the response short: it cannot be finished."""
 
     # --- called on the event loop ---
 

@@ -1,4 +1,4 @@
-"""Calls without an end of the caller: an exception in the call is a bug of aserve's own.
+"""Calls whose exceptions do not end the caller: an exception there is a bug of aserve's own.
 
 Owns:     guard.
 Thread:   any.

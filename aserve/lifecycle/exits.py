@@ -80,7 +80,7 @@ def _on_late_signal(number: int, frame: Any) -> None:
 
 
 def _is_same() -> bool:
-    """Whether a signal of now belongs to the signal at the begin of the end."""
+    """Whether a signal that comes now belongs to the one that has begun the end."""
     return bool(_began_at) and time.monotonic() - _began_at[0] <= signals.SAME_SIGNAL_SECONDS
 
 

@@ -38,7 +38,7 @@ HANDLED = (
     signal.SIGCHLD,
 )  # fmt: skip
 
-# Signals of `early`: these with their default, an end or a stop of the process, and the rest always.
+# The signals of `early`: these only where they have their default, which ends or stops the process; the rest of STARTING always.
 FREE_BY_DEFAULT = (signal.SIGQUIT, signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGUSR2)
 STARTING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, *FREE_BY_DEFAULT)
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
@@ -49,7 +49,7 @@ _wakeup_fds: list[int] = []  # the descriptor for the signals of this process, i
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal ends a starting process; an app in the import sees a Ctrl-C."""
+    """A signal ends a starting process; an app that is being imported sees a Ctrl-C."""
 
     def __init__(self, number: signal.Signals) -> None:
         super().__init__(f"{number.name}: ending before it has served")
@@ -60,12 +60,12 @@ class Early:
     """
     The handler of signals from the start on: signals wait for the handlers of an event loop, or for the supervisor's.
 
-    Installed before the import of the app: an app's handler that restores the earlier one, and sends the signal again, gets this one.
+    This handler is set before the app is imported: a handler of the app's that restores the earlier one, and sends the signal again, calls this one.
     """
 
     def __init__(self) -> None:
         self.came: dict[signal.Signals, None] = {}  # a set that keeps the order
-        # The effect of a signal without another handler of ours.
+        # Called for a signal without another handler of ours; None: the signal waits.
         self.answer: Callable[[signal.Signals], object] | None = None
         self._interrupts = False
         self._earlier: dict[signal.Signals, Any] = {}
@@ -102,7 +102,7 @@ class Early:
 
     @contextlib.contextmanager
     def beside_program(self) -> Iterator[None]:
-        """Let signals deadly for a program wait in this context; Ctrl-C raises as before."""
+        """Let signals that would end a program wait in this context; Ctrl-C raises KeyboardInterrupt as before."""
         earlier = self.begin([number for number in STARTING if number != signal.SIGINT])
         try:
             yield
@@ -128,10 +128,10 @@ class Signals:
 
     def handle(self, number: signal.Signals, callback: Callable[[], object], is_once: bool = False) -> None:
         """
-        Call `callback` on the loop at the signal; call the app's handler before it, with `is_once` only the first time.
+        Call `callback` on the loop when the signal comes; call the app's handler first, with `is_once` only the first time.
 
-        Python's own handler, with KeyboardInterrupt, is not the app's. An ignored signal is handled, too: a server started by a shell in the
-        background must end as well.
+        Python's own handler, which raises KeyboardInterrupt, is not the app's. An ignored signal is handled, too: a server started by a shell in
+        the background must end as well.
         """
         earlier, call = signal.getsignal(number), callback
         self._earlier[number] = earlier
@@ -146,7 +146,7 @@ class Signals:
             self._loop.call_soon(callback)
 
     def answer_others(self, callback: Callable[[signal.Signals], object]) -> None:
-        """Call `callback` on the loop for each signal handled only by `early`, maybe one in the past."""
+        """Call `callback` on the loop for each signal that only `early` handles, also for those that have come already."""
 
         def answer(number: signal.Signals) -> None:
             if number not in self._earlier:
@@ -189,9 +189,8 @@ def _name_of(handler: Any) -> str:
 def write_stacks_at_crash() -> None:
     """Let a deadly signal write the stacks; the main thread calls."""
     faulthandler.enable()
-    # Python's handlers run on faulthandler's stack for one handler. Two signals together end a process by SIGSEGV where the registers of a CPU take
-    # more than half of the stack (Intel's AMX: 11 kB of 19 kB).
-    # registers of a CPU take more than half of that (Intel's AMX: 11 kB of 19 kB).
+    # Python's handlers run on the stack that faulthandler makes, with room for one handler. Two signals at once end a process by SIGSEGV where the
+    # registers of a CPU take more than half of that stack (Intel's AMX: 11 kB of 19 kB).
     lib.signal_stack(SIGNAL_STACK_BYTES)
 
 
@@ -227,10 +226,12 @@ def own_wakeup_fd(fd: int) -> None:
 
 @contextlib.contextmanager
 def kept_handlers(what: str) -> Iterator[None]:
-    """Run code of the user with possible handlers for the server's signals; restore the server's, and log the fact.
+    """
+    Run code of the user that may set handlers for the server's signals; then restore the server's, and log what was set.
 
-    An event loop of such code (loop.add_signal_handler) also replaces the wake-up descriptor, restored here, too. The default is not set at all: a
-    signal would end the process before the restoring. (Blocked signals would be blocked in programs of the code, too.)
+    An event loop of such code (loop.add_signal_handler) also replaces the wake-up descriptor, which is restored, too. A handler is never reset to
+    the default: a signal would end the process before the server's handler is back. (Blocking signals is no way: programs that the code starts
+    would inherit the block.)
     """
     before = {number: signal.getsignal(number) for number in HANDLED}
     declined: set[signal.Signals] = set()

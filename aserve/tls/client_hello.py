@@ -1,4 +1,4 @@
-"""The ClientHello: read before OpenSSL.
+"""The ClientHello: reading it before OpenSSL does.
 
 Owns:     telling TLS from anything else; the server name and the protocols wanted by a client.
 Thread:   any; pure.
@@ -66,7 +66,7 @@ class FirstOctets:
         return len(message) >= MESSAGE_HEAD_BYTES + int.from_bytes(message[1:4], "big")
 
     def parse(self) -> ClientHello:
-        """Return the wishes of the ClientHello; a malformed one has none: OpenSSL judges such a text."""
+        """Return what the ClientHello asks for; a malformed one asks for nothing, and OpenSSL judges it."""
         try:
             return _parse_message(_Reader(bytes(self._message)))
         except IndexError:

@@ -1,6 +1,6 @@
 """The batched hand-off from the event loop to worker threads and back.
 
-Owns:     the two queues; the choice of the worker to wake, and the time.
+Owns:     the two queues; the decision which worker to wake, and when.
 Thread:   both sides; banners say which side calls a method.
 Not here: the jobs (connections/connection.py), the app (wsgi/gateway.py), the number of threads (threads.py), the turns of yielding workers
           (time_slices.py), the wait of jobs (queue_wait.py).
@@ -11,7 +11,7 @@ The order of events, and why (figures: benchmarks/README.md):
   would fight the loop for the GIL at every callback still to run.
 - The worker runs until the queue is empty: one wake-up for a whole batch.
 - The way back is batched too: the first finished job asks the loop for one `_flush`; later jobs only join the queue. If the next job blocks, the
-  GIL is free, and the loop flushes at once.
+  worker lets go of the GIL, and the loop flushes at once.
 - Last in, first out among idle workers: the hottest stack and caches.
 - Another worker is woken only when the queue stands still because an app blocks (`_on_stall_timer`). A moving queue needs no help: under a GIL, one
   more thread for CPU-bound work only adds switches.
@@ -20,7 +20,8 @@ Requests of the lane need no hand-off at all. They follow the Leader/Followers p
 (`_lead`), and runs them one after another, while the loop sleeps. Unlike in the pattern, the leader promotes no follower first: the leader only
 puts the leadership token back, and no worker waits for more meanwhile. If nothing is answered for STALL_SECONDS (or twice that), a timer in the
 kernel wakes the loop (`_on_stall`); a long batch in motion does not, as each wake-up of the loop takes the GIL and the CPU from the leader. By the
-rule above, the loop then wakes another worker for the token. After the first block of an app, a leader wakes the successor before the begin.
+rule above, the loop then wakes another worker, which takes the token. Once an app has been seen to block, a leader wakes another worker before
+beginning the batch.
 
 A worker whose app writes faster than the client reads yields the slot (`yield_slot`): another thread, beyond --threads, compensates for the worker,
 and the worker continues in time slices (time_slices.py). The app's iterable stays on this thread, and nothing else runs here meanwhile: apps keep
@@ -55,7 +56,7 @@ logger = logging.getLogger("aserve")
 # How long a queue may stand still before another worker is woken. Guess: 1 ms, a
 # tenth of a typical database query and a hundred times the cost of a wake-up.
 STALL_SECONDS = 0.001
-# The same while the process is busy: the GIL is short and not threads, but quick requests must not wait for the end of a computing one. Measured
+# The same while the process is busy: the GIL is scarce, and threads are not; but quick requests must not wait for the end of a computing one. Measured
 # 2026-11-26 (as in lifecycle/switch_interval.py): 10 ms and 5 ms help the quick ones equally, 2 ms takes half of the CPU from computing ones; with
 # 20 ms a request of 19 ms held up all others, and all clients came in step with that request.
 BUSY_STALL_SECONDS = 0.005
@@ -64,18 +65,18 @@ BUSY_POLL_SECONDS = 0.020
 # When to call `on_crowded` again if asked: a worker of another process may be free again. Guess.
 RELIEVED_SECONDS = 0.002
 
-Job = tuple[Callable[[Any], None], Any]  # a function and the argument; no exception may leave the function
+Job = tuple[Callable[[Any], None], Any]  # a function, which must not raise, and the argument
 
 
 class HandleSet(Protocol):
-    """The set of connections for the leader's wait (POSA2's handle set): the lane."""
+    """The set of connections on which the leader waits for requests (POSA2's handle set): the lane."""
 
     @property
     def stall_fd(self) -> int:
         """
-        A descriptor for stalls: requests were found, and the next `wait` does not begin.
+        A descriptor that tells a stall: requests were found, and the next `wait` does not begin.
 
-        Readable STALL_SECONDS to twice that after requests were found, or after the last answers (some at a time); and once in vain when no more
+        It is readable STALL_SECONDS to twice that after requests were found, or after the last answers (some at a time); and once in vain when no more
         requests come.
         """
 
@@ -127,7 +128,7 @@ class Executor:
         self.app_blocks = not HAS_GIL
         self._stall_timer: asyncio.TimerHandle | None = None
         self._seen_waiting: Any = None  # `_what_waits` when the timer last fired
-        self._still_since = 0.0  # loop time since when the count is the same
+        self._still_since = 0.0  # loop time since when `_seen_waiting` is the same
         self._handles: HandleSet | None = None
         self._native: Any = None  # the leader in C, if there is one
         self.leadership: list[HandleSet] = []  # the token: the worker that takes the handles out may wait for requests
@@ -144,7 +145,7 @@ class Executor:
     # --- called on the event loop ---
 
     def submit(self, function: Callable[[Any], None], argument: Any) -> None:
-        """Run function(argument), free of exceptions, in a worker soon."""
+        """Run function(argument), which must not raise, in a worker soon."""
         self.jobs.append((function, argument))
         if not self._is_wake_due:
             self._is_wake_due = True
@@ -172,7 +173,7 @@ class Executor:
 
     @property
     def begun_count(self) -> int:
-        """A number that changes at each begin of a job."""
+        """A number that changes when a worker begins a job."""
         return self._begun_count + (self._native.progress if self._native is not None else 0)
 
     def withdraw(self, job: Job) -> bool:
@@ -351,7 +352,7 @@ class Executor:
 
     def write_off(self, thread_id: int) -> None:
         """
-        Replace a worker that hangs in a job. A late return of the job must raise WrittenOff.
+        Replace a worker that hangs in a job. If the job ever returns, it must raise WrittenOff.
 
         Raises:
             RuntimeError: there is no other worker, and none can be started, now or later.
@@ -363,7 +364,7 @@ class Executor:
 
     def set_aside(self, thread_id: int) -> None:
         """
-        Let another worker take the place of one with a job without end; no limit of ours counts the old worker.
+        Let another worker take the place of one whose job may last for ever; no limit of ours counts the old worker.
 
         After the job the old worker takes a free slot, or ends.
         """

@@ -1,4 +1,4 @@
-"""Ending the workers, under a wait of the event loop.
+"""Ending the workers, while the event loop waits for them.
 
 Owns:     stop_workers.
 Thread:   event loop.

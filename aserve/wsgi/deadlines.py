@@ -1,31 +1,31 @@
 """Deadlines of requests: `--request-timeout`.
 
-Owns:     the time of each exchange with the app, and the steps after too long a time: the log line with the worker's stack; RequestTimeout, raised
-          in the worker (an interrupt); writing off a worker that does not come back.
+Owns:     when the app got each exchange, and what happens when that is too long ago: the log line with the worker's stack; RequestTimeout, raised in
+          the worker (an interrupt); writing off a worker that does not come back.
 Thread:   two, under banners: workers run the app, the event loop checks once a second.
 Not here: the answers (gateway.py makes the 504 of an interrupted worker, connections/loop/wire_loop.py the 504 of a worker written off), replacing
-          a thread (workers/executor.py), raising an exception there (workers/interrupt.py).
+          a thread (workers/executor.py), raising an exception in a thread (workers/interrupt.py).
 
 An interrupt may hit between any two bytecodes. In aserve's own code an interrupt would leave a lock taken or a job lost. So interrupts must hit
 only while the app's own code runs; calls from the app into aserve do not count. Two tokens say where a worker is:
 
 `_interruptible`
           is a list of one item, since `append` and `pop` are atomic. The item is there while the worker is inside the app. The loop takes the item
-          to interrupt the worker, once for each exchange, and never puts the item back. The worker takes the item when leaving the app. With the
-          item in the worker's hand, no interrupt can come any more. With the item in the loop's hand, the worker waits until the interrupt has been
-          made, and retracts an interrupt that has not hit by then. A hit may also come while the worker waits; there is no second one. So a `try`
+          to interrupt the worker, once for each exchange, and never puts the item back. The worker takes the item when leaving the app. If
+          the worker gets the item, no interrupt can come any more. If the loop has the item, the worker waits until the interrupt has been made, and
+          retracts an interrupt that has not hit by then. The interrupt may also hit while the worker waits; there is no second one. So a `try`
           around `_disarm` is enough.
 `_ownership`
           is a lock, of the exchange itself; the worker holds the lock while outside the app. The loop takes the lock to write a worker off, and
-          then answers. A worker that leaves the app without the lock drops the result and ends (WrittenOff). Workers take the lock and let it go
+          then answers. A worker that leaves the app and does not get the lock drops the result and ends (WrittenOff). Workers take the lock and let it go
           only where no interrupt can come.
 
 The app's code may run in a worker outside the app: a finalizer, between any two bytecodes of ours, maybe with a call into aserve. The finalizer
 must wait for nothing held by this very worker. So the lock is reentrant; and before the loop takes the first token, the loop sets `_is_claimed`: a
 worker that finds neither has taken the token itself.
 
-A plain request in C (native/) has no Run before the promotion. Once a second plain requests near the deadline are promoted first, and their Runs
-begin in the middle of the app (`begun`).
+A plain request in C (native/) has no Run before the promotion. Once a second, before the look at the Runs, the plain requests that may be late are
+promoted; their Runs begin in the middle of the app (`begun`).
 
 Without --request-timeout none of this runs: the gateway calls the app itself, and not the wrapper of `Deadlines.timed`.
 """
@@ -57,9 +57,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("aserve")
 
-# Time of an interrupted worker for finally blocks: as long as --request-timeout, but at most this. Guess.
+# How long an interrupted worker may take for its finally blocks: as long as --request-timeout, but at most this. Guess.
 GRACE_SECONDS = 5.0
-# Time of a worker with a refused request body until the 504 is out; after that the worker must be waiting for the client elsewhere. Guess.
+# How long after the refusal of a request body the 504 may take; a worker that is later still must be waiting for the client elsewhere. Guess.
 ANSWER_SECONDS = 2.0
 
 _get_ident = threading.get_ident
@@ -75,7 +75,7 @@ class Deadlines:
         self._interrupt, self.retract = find_interrupt()
         self.runs: dict[int, Run] = {}  # by thread: the exchange in the app there
         self._stuck: dict[int, Run] = {}  # by thread: written off and still inside the app
-        # Promotes plain requests older than a time.monotonic(), for the sake of their runs (connections/lane/native.py).
+        # Promotes plain requests that arrived before a time.monotonic(), so that they get their runs (connections/lane/native.py).
         self.promote_older: Callable[[float], object] = lambda arrived_before: None
         self._timed: WSGIApp | None = None
         self._app: WSGIApp | None = None
@@ -83,7 +83,7 @@ class Deadlines:
     # --- called on the event loop ---
 
     def timed(self, app: WSGIApp) -> WSGIApp:
-        """Return a WSGI app that calls `app`, under the clock."""
+        """Return a WSGI app that calls `app`, and times the call."""
 
         def timed(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
             run = Run(self, start_response.__self__.exchange)
@@ -102,11 +102,11 @@ class Deadlines:
         return self._timed
 
     def untimed(self, app: WSGIApp) -> WSGIApp | None:
-        """Return the app inside of `timed`, for a call and a clock in C; None: another wrapper is in front."""
+        """Return the app inside of `timed`, for C to call and time; None: another wrapper is in front."""
         return self._app if app is self._timed else None
 
     def on_second(self) -> None:
-        """Interrupt exchanges after their time, and write off workers that do not come back; called once a second."""
+        """Interrupt exchanges that take too long, and write off workers that do not come back; called once a second."""
         now = time.monotonic()
         self.promote_older(now - self._seconds)
         for run in self.runs.copy().values():  # workers add theirs meanwhile
@@ -117,7 +117,7 @@ class Deadlines:
                 self._write_off(run, now)
 
     def _interrupt_or_unblock(self, run: Run, now: float) -> None:
-        """Interrupt a worker inside the app, or end a wait for the client; log the step."""
+        """Interrupt a worker inside the app and log that, or end a wait for the client."""
         text = f"the app took longer than {self._seconds:g} s (--request-timeout)"
         if not run.take_interruptible():
             # The worker is in a call from the app into aserve, or between two pieces: a wait for the client, to be ended without an interrupt. Or
@@ -395,7 +395,7 @@ class Run:
         return True
 
     def _drop(self, result: Any) -> None:
-        """Close a useless result, since the loop has answered; raise WrittenOff."""
+        """Close a result that nobody needs, since the loop has answered; raise WrittenOff."""
         self._deadlines.on_return(self)
         try:
             close(result)

@@ -1,4 +1,4 @@
-"""Calls of the app into aserve without a wait: of finalizers, weak references' callbacks and signal handlers.
+"""Calls of the app into aserve that must not wait: by finalizers, weak references' callbacks and signal handlers.
 
 Owns:     refuse_inside.
 Thread:   any.

@@ -1,4 +1,4 @@
-"""The time of a request's begin in a worker, for the computation of the wait.
+"""The time at which a worker begins a request; the wait is computed from it.
 
 Owns:     Timing.
 Thread:   a worker (with --threads 0: the event loop).

@@ -148,7 +148,7 @@ class Inbox:
             self._outbox.transport.write(CONTINUE)
 
     def _prepare(self, wire: Receiving, exchange: Exchange) -> None:
-        """Prepare an exchange beyond a plain one."""
+        """Prepare an exchange that needs more than a plain one."""
         wire.take_completion()
         if self._service.is_draining:
             exchange.keep_alive = False
@@ -195,7 +195,7 @@ class Inbox:
         self._outbox.on_complete(exchange, answer(probe, service.warning(), exchange, service.common_fields))
 
     def _answer_without_app(self, wire: Receiving, exchange: Exchange) -> None:
-        """Answer a ping or a refusal without the app; offer a WebSocket to the app of a client asking for one."""
+        """Answer a ping or a refusal without the app; offer a WebSocket to the app if the client asks for one."""
         if exchange.asks_websocket:
             self._offer_websocket(wire, exchange)
         elif exchange.ping is not None:
@@ -209,7 +209,7 @@ class Inbox:
             wire.answer_error(exchange, exchange.refusal)
 
     def _offer_websocket(self, wire: Receiving, exchange: Exchange) -> None:
-        """Start an exchange with the wish for a WebSocket: the app may answer, or begin one."""
+        """Start an exchange whose client asks for a WebSocket: the app may answer, or begin one."""
         service, connection, progress = self._service, self._connection, self._progress
         exchange.is_for_loop, exchange.connection = False, connection
         is_probe = service.health_paths is not None and service.health_paths.probe_of(exchange)

@@ -56,7 +56,7 @@ class PumpedWire(Protocol):
         """Close the connection: the client is gone."""
 
     def fail(self, exchange: Exchange, why: str) -> None:
-        """Cut the response, without hope of the rest."""
+        """Cut the response short: it cannot be finished."""
 
 
 class Large:

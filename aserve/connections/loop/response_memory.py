@@ -10,7 +10,7 @@ from __future__ import annotations
 from ...core.exchange import Exchange
 from ..connection import Connection
 
-# A client may have a hundred streams, with octets in wait for no kernel's buffer: octets of a stream beyond this count. Guess: half of a frame.
+# A client may have a hundred streams, and their octets do not wait in a kernel's buffer: octets of a stream beyond this count. Guess: half of a frame.
 STREAM_BYTES = 1 << 13
 
 

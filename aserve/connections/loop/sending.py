@@ -200,7 +200,7 @@ class Sending:
 
 
 def has_left(exchange: Exchange) -> bool:
-    """Whether the end of a client's octets, seen now and before the response, means a departure of the client: see LEAVING_SECONDS."""
+    """Whether the end of a client's octets, seen now and before the response, means that the client has left: see LEAVING_SECONDS."""
     connection = exchange.connection
     if not connection.remote_addr or connection.service.config.keep_half_closed or type(exchange.body) is LiveBody:
         return False  # of a closing unix socket a write tells; a live body ends behind the head

@@ -8,7 +8,7 @@ Spec:     RFC 9112 section 9 (connection management).
 Not here: receiving (inbox.py), sending (outbox.py; for workers: sending.py), the clocks (progress.py, timeouts.py), parsing (protocols/),
           calling the app (wsgi/gateway.py), threads (workers/executor.py).
 
-Each part changes only attributes of the part. An inbox gets the wire as an argument of each call; an outbox holds the wire until `leave`.
+Each part changes only its own attributes. An inbox gets the wire as an argument of each call; an outbox holds the wire until `leave`.
 
 Longer than other files: the methods called by asyncio, the server and other rooms are here, and all of them change the one state.
 """

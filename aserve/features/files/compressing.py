@@ -1,6 +1,6 @@
 """Responses in fewer octets: --compress.
 
-Owns:     Compressing, a WSGI app in front of yours, with the responses compressed to advantage.
+Owns:     Compressing, a WSGI app in front of yours, which compresses the responses where that pays.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     RFC 9110 sections 8.4, 8.8.3.3 and 12.5.3; PEP 3333 "Buffering and Streaming".
 Not here: the codings themselves (compressors.py), compressed siblings of files (static.py).
@@ -33,7 +33,7 @@ _STREAMS = find_codings()  # imports the libraries, before a file of the app's c
 
 
 class Compressing:
-    """A WSGI app with the compressed responses of another app."""
+    """A WSGI app that compresses the responses of another app."""
 
     def __init__(self, app: WSGIApp, config: FileSettings) -> None:
         self._app = app

@@ -50,7 +50,7 @@ def warn_of_missing(config: FileSettings) -> None:
 
 
 class StaticFiles:
-    """A WSGI app with files; another app answers all other requests."""
+    """A WSGI app that answers with files; another app answers all other requests."""
 
     def __init__(self, app: WSGIApp, config: FileSettings) -> None:
         self._app = app

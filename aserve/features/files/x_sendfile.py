@@ -1,6 +1,6 @@
 """Files named by the app in place of a body: --x-sendfile.
 
-Owns:     XSendfile, a WSGI app in front of yours, with the file of the app's X-Sendfile or X-Accel-Redirect.
+Owns:     XSendfile, a WSGI app in front of yours, which sends the file that the app names in X-Sendfile or X-Accel-Redirect.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     none; Apache's mod_xsendfile and nginx's X-Accel-Redirect.
 Not here: opening the file (opening.py), the response (reply.py), the setting's grammar (settings.py).
@@ -33,7 +33,7 @@ _DROPPED = frozenset(
 
 
 class XSendfile:
-    """A WSGI app with a file in place of the app's body."""
+    """A WSGI app that sends a file in place of the app's body."""
 
     def __init__(self, app: WSGIApp, config: FileSettings) -> None:
         self._app = app

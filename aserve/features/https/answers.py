@@ -75,7 +75,7 @@ class HTTPAnswers(Before):
 
 
 def new_context(folder: Folder, names: Container[str], name: str) -> ssl.SSLContext | None:
-    """Return the context of a handshake that answers a challenge; None: none is under way for this name, the client's word."""
+    """Return the context of a handshake that answers a challenge; None: none is under way for this name, which the client sends."""
     name = name.lower()
     if name not in names:
         return None

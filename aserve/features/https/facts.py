@@ -4,8 +4,8 @@ Owns:     Facts, Do, decide; fault_of.
 Thread:   any; pure: no clock, file, store or log.
 Not here: gathering the facts and acting (renewal.py), the choice of a challenge (attempts.py), notes (notes.py), dates (issued.py).
 
-`decide` is called with facts gathered at each look, and before a due step anew behind the locks: so the work of another process or host meanwhile
-does no harm. One action follows from the facts; the next look finds the next due step.
+`decide` is called at each look; if a step is due, the facts are gathered anew under the locks, and `decide` is called again: so the work of another
+process or host meanwhile does no harm. One action follows from the facts; the next look finds the next due step.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Facts(NamedTuple):
 
 def decide(facts: Facts) -> Do:
     """
-    Return the next step. A certificate already there comes before an order.
+    Return the next step. A certificate that another host has got comes before an order.
 
     A due certificate is not given to the hosts: a store that loses certificates would put the order off until the certificate has expired.
     """
@@ -78,7 +78,7 @@ def fault_of(facts: Facts) -> dict[str, Any]:
     """
     Return the fault of a successful order, in the form of order.py; empty: no fault.
 
-    A certificate due at once would bring the authority an order with each look, until a refusal.
+    After a certificate that is due at once each look would order again, until the authority refuses.
     """
     if not facts.is_due:
         return {}
@@ -87,5 +87,6 @@ def fault_of(facts: Facts) -> dict[str, Any]:
 
 
 def _is_worth_having(one: Issued | None, other: Issued | None, now: float) -> bool:
-    """Whether the certificate is valid, and for longer than the other. An expired one would have clients sent to TLS, and refused there."""
+    """Whether the certificate is valid, and for longer than the other. With an expired one clients would be sent to TLS, and refuse
+    it there."""
     return one is not None and one.is_valid(now) and (other is None or one.until > other.until)

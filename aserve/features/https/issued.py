@@ -64,10 +64,10 @@ def _issued(path: str, name: str, pem: bytes) -> Issued | None:
 
 def refuse_unusable(path: str, name: str, now: float, present: Issued | None = None) -> None:
     """
-    Look at a file before the place as a name's certificate; `present`: the one now in that place.
+    Look at a file before it becomes a name's certificate; `present`: the name's certificate so far.
 
     Raises:
-        UnusableError: no client would accept the file, or a renewal is due already, and the end comes before the present one's.
+        UnusableError: no client would accept the file; or it is due for renewal already, and ends before the present one.
         OSError: the file cannot be read.
     """
     fault = find_fault(path, name)

@@ -37,7 +37,7 @@ JOBS = {"placeholders": make_placeholders, "order": order}
 
 def main() -> None:
     """Do the job on standard input. The parent may be killed: then nothing ends this process but time."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # of the terminal: the server has the words there
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # of the terminal, where the server tells what there is to tell
     signal.alarm(MAX_SECONDS + 10)
     job = json.load(sys.stdin)
     json.dump(JOBS[job["do"]](job), sys.stdout)

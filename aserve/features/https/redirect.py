@@ -30,7 +30,7 @@ _AUTHORITY = lazy_pattern(r"\A[A-Za-z][A-Za-z0-9+.-]*://[^/?]*")
 
 
 class HTTPSRedirect(Before):
-    """Answers each request without TLS by the place for the next try."""
+    """Redirects each request without TLS to the same place over https."""
 
     __slots__ = ("_common_fields", "_names", "_port", "_waiting")
 
