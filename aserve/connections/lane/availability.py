@@ -11,6 +11,7 @@ from typing import Any
 
 from ..._cparsers import lib
 from ...proxies.trust import needs_identity
+from ...tls.certificates import needs_python
 from ...tls.sessions import why_no_library
 from ..listeners import Listener
 from ..service import Service
@@ -29,7 +30,7 @@ def why_unavailable(bind: Any, config: Any, peers: Any) -> str:
         "--lane off": config.lane == "off",
         bind.protocol: bind.protocol not in CODES,
         f"TLS: {why_no_library()}": bind.protocol == "https" and why_no_library() != "",
-        "--client-certificate": bind.protocol == "https" and config.tls_settings(bind).client_certificate != "none",
+        "--client-certificate": bind.protocol == "https" and needs_python(config.tls_settings(bind)),
         f"--http-parser {config.http_parser}": bind.protocol in ("http", "https") and config.http_parser != "c",
         f"--body {config.body}": config.body != "buffer",  # a live body is not complete when its request begins
         "the PROXY protocol": bind.is_proxied,

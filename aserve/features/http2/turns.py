@@ -52,13 +52,13 @@ class Sends(Protocol):
 class Turns:
     """The streams of one connection that have something to send, in the order of their turns."""
 
-    __slots__ = ("_frames", "_is_due", "_loop", "_next_fair", "_unflushed_bytes", "_waiting", "sent_count")
+    __slots__ = ("_frames", "_is_due", "_loop", "_next_fair", "_sent_count", "_unflushed_bytes", "_waiting")
 
     def __init__(self, frames: Frames, loop: asyncio.AbstractEventLoop) -> None:
         self._frames, self._loop = frames, loop
         self._waiting: dict[int, StreamTransport] = {}
         self._is_due = False  # `_pump` is about to be called
-        self.sent_count, self._next_fair = 0, FAIR_FRAMES  # DATA frames, and those before the next fair turn
+        self._sent_count, self._next_fair = 0, FAIR_FRAMES  # DATA frames, and those before the next fair turn
 
     def add(self, session: Sends, streams: Iterable[StreamTransport]) -> None:
         """Let these streams send soon, if they have something to send."""
@@ -79,11 +79,11 @@ class Turns:
         """Send frames of the streams in turn, the urgent ones first, while the transport has room."""
         self._is_due, self._unflushed_bytes = False, 0
         while self._waiting and session.may_send:
-            if self.sent_count < self._next_fair:
+            if self._sent_count < self._next_fair:
                 first = min(map(urgency, self._waiting.values()))
                 turn = [each for each in self._waiting.values() if each.urgency == first]
             else:
-                self._next_fair = self.sent_count + FAIR_FRAMES
+                self._next_fair = self._sent_count + FAIR_FRAMES
                 turn = [next(iter(self._waiting.values()))]
             self._send_turn(session, turn)
         # Without room, too: a client that reads nothing must not hold the threads of its streams.
@@ -118,7 +118,7 @@ class Turns:
         is_end = stream.state is ENDED and not stream.pending
         if result >= 0 and (head or octets or is_end):
             result = frames.send(stream_id, head, octets, flags | is_end * END_STREAM)
-            self.sent_count += bool(octets or is_end)
+            self._sent_count += bool(octets or is_end)
         if result == MALFORMED:
             logger.info("stream reset: %s", NO_HANDSHAKE)
             session.cut(stream)
