@@ -7,11 +7,8 @@
 counts *counts_new(PyObject *places)
 {
     PyObject *by_class;
-    counts *made;
+    counts *made = PyMem_Calloc(1, sizeof *made);
 
-    if (places == Py_None)
-        return NULL;
-    made = PyMem_Calloc(1, sizeof *made);
     if (made == NULL)
         return (counts *)PyErr_NoMemory();
     if (!PyArg_ParseTuple(places, "O!iiii", &PyTuple_Type, &by_class,

@@ -46,7 +46,7 @@ static PyObject *new_reference(PyObject *object)
 int ends_take(ends_log *to, PyObject *parts)
 {
     to->slow_seconds = Py_HUGE_VAL;
-    if (parts == Py_None)
+    if (parts == NULL)
         return 0;
     if (seam_take(to, parts, values) < 0)
         return -1;

@@ -11,7 +11,7 @@
 
 int ends_init(void);
 
-/* Take Ends.parts; None: there is no reader.  Returns -1 with an
+/* Take Ends.parts; NULL: there is no reader.  Returns -1 with an
  * exception. */
 int ends_take(ends_log *to, PyObject *parts);
 

@@ -225,6 +225,7 @@ static const seam_value engine_values[] = {
     OF_ENGINE(forked, LIST),          OF_ENGINE(tail, OBJECT),
     OF_ENGINE(health_path, OPTIONAL), OF_ENGINE(new_input, OBJECT),
     OF_ENGINE(respond, OPTIONAL),     OF_ENGINE(takes_times, FLAG),
+    OF_ENGINE(ends_parts, OPTIONAL),  OF_ENGINE(service_parts, LIST),
     OF_ENGINE(ended, OBJECT),         OF_ENGINE(state, OBJECT),
     {NULL, SEAM_OBJECT, 0},
 };
@@ -259,9 +260,10 @@ static int take_service(engine_service *to, PyObject *from)
     return 0;
 }
 
+/* `services`: a list of ServiceParts. */
 static int take_services(engine *self, PyObject *services)
 {
-    Py_ssize_t count = PyList_Check(services) ? PyList_GET_SIZE(services) : 0;
+    Py_ssize_t count = PyList_GET_SIZE(services);
 
     self->services = PyMem_Calloc((size_t)count + 1, sizeof *self->services);
     if (self->services == NULL) {
@@ -275,22 +277,6 @@ static int take_services(engine *self, PyObject *services)
     return 0;
 }
 
-/* Take an attribute by a function of its own. */
-static int take_by(int (*taker)(engine *, PyObject *), engine *self,
-                   PyObject *parts, const char *name)
-{
-    PyObject *found = PyObject_GetAttrString(parts, name);
-    int result = found != NULL ? taker(self, found) : -1;
-
-    Py_XDECREF(found);
-    return result;
-}
-
-static int take_ends(engine *self, PyObject *found)
-{
-    return ends_take(&self->ends, found);
-}
-
 /* Engine(parts): connections/lane/seam.py, EngineParts. */
 static int engine_init(PyObject *object, PyObject *args, PyObject *kwargs)
 {
@@ -298,6 +284,10 @@ static int engine_init(PyObject *object, PyObject *args, PyObject *kwargs)
     PyObject *parts;
 
     (void)kwargs;
+    if (self->peers != NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "the engine is made already");
+        return -1;
+    }
     if (!PyArg_ParseTuple(args, "O", &parts) ||
         seam_take(self, parts, engine_values) < 0 ||
         seam_take(self, self->executor, executor_values) < 0 ||
@@ -306,7 +296,7 @@ static int engine_init(PyObject *object, PyObject *args, PyObject *kwargs)
         set_tail(object, self->tail, NULL) < 0 ||
         set_tail(object, self->tls_tail, object) < 0)
         return -1;
-    if (self->lane_bytes != sizeof(lane) || self->peers != NULL) {
+    if (self->lane_bytes != sizeof(lane)) {
         PyErr_SetString(PyExc_RuntimeError, "_cparsers is another version's");
         return -1;
     }
@@ -314,11 +304,12 @@ static int engine_init(PyObject *object, PyObject *args, PyObject *kwargs)
     self->npeers = self->set->conns_cap;
     self->peers = PyMem_Calloc(self->npeers, sizeof *self->peers);
     self->run = PyObject_GetAttrString(object, "run");
-    if (self->peers == NULL || self->run == NULL)
+    if (self->peers == NULL)
+        PyErr_NoMemory();
+    if (self->peers == NULL || self->run == NULL ||
+        ends_take(&self->ends, self->ends_parts) < 0)
         return -1;
-    if (take_by(take_ends, self, parts, "ends") < 0)
-        return -1;
-    return take_by(take_services, self, parts, "services");
+    return take_services(self, self->service_parts);
 }
 
 /* Requests are no objects of the collector's, as they hold nothing of the app

@@ -110,6 +110,8 @@ struct engine {
     PyObject *tls_tail;       /* the same, of listeners of TLS */
     PyObject *health_path;    /* bytes, or NULL */
     PyObject *new_input;      /* io.BytesIO */
+    PyObject *ends_parts;     /* Parts of core/ends.py; NULL: no reader */
+    PyObject *service_parts;  /* a list of ServiceParts */
     PyObject *respond;        /* Functions.respond_framed, wsgi/rpc_calls.py */
     PyObject *ended;          /* the classes of seam.h's tuples */
     PyObject *state;

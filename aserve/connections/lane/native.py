@@ -122,11 +122,11 @@ class Native:
                 **_POINTERS,
                 owner=self,
                 executor=executor,
-                services=[
+                service_parts=[
                     _parts_of(service, plain, form) for service, plain, form in zip(lane.services, plains, lane.forms)
                 ],
                 connections=lane.connections,
-                ends=None if log is None else log.parts,
+                ends_parts=None if log is None else log.parts,
                 runs=self._deadlines.runs if self._deadlines is not None else None,
                 written_off=WrittenOff,
                 overdue=lane.overdue,

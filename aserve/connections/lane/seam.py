@@ -69,9 +69,9 @@ class EngineParts(NamedTuple):
     lane_bytes: int
     owner: Native
     executor: Executor
-    services: list[ServiceParts]
+    service_parts: list[ServiceParts]
     connections: dict[int, Any]  # Connection, by descriptor
-    ends: Parts | None
+    ends_parts: Parts | None
     runs: dict[int, Any] | None  # Run, by thread
     written_off: type[BaseException]
     overdue: Any

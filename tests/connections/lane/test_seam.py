@@ -40,7 +40,7 @@ class Shuffled(Ended):
         ({"tail": "text"}, ValueError, "too long"),
         ({"set": "here"}, TypeError, "int"),
         ({"executor": None}, AttributeError, "jobs"),
-        ({"services": [None]}, AttributeError, "app"),
+        ({"service_parts": [None]}, AttributeError, "app"),
     ],
 )
 def test_an_engine_refuses_values_of_another_version(new_engine, changes, error, text):
