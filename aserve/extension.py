@@ -2,8 +2,8 @@
 
 Owns:     Extension, a base class whose every method is optional; Extensions, those of one server, in order; their arguments:
           ListenerContext, ServerContext.
-Thread:   the methods of Extension: event loop only, but `ended`, `at_end` and `refused`, whose docstrings say theirs, and `prepare` and `on_life`, which
-          the main thread calls without a loop. Objects that they return name their own threads.
+Thread:   the methods of Extension: event loop only, but `prepare` and `on_life`, which the main thread calls without a loop. Objects that they return
+          name their own threads.
 Not here: the extensions (features/), the engine's use of them (server/).
 
 A method that a class does not override is never called (`overrides`). So an option that is off costs a request nothing.
@@ -16,15 +16,15 @@ import contextlib
 import enum
 import functools
 import logging
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from types import MappingProxyType
 from typing import Any, Callable, Generic, Protocol, TypeVar
 
 from .connections.carrier import NewCarrier
 from .connections.listeners import Listener
 from .connections.monitoring.statistics import Statistics
-from .core.ends import Counting, Ended, Ends, LineReader, Reader
-from .core.errors import BindError, Fault, RequestRefused
+from .core.ends import Ends, Reader
+from .core.errors import BindError, Fault
 from .core.exchange import Exchange
 from .core.guard import guard
 from .core.named_tuple import NamedTuple
@@ -155,19 +155,14 @@ class Extension(Generic[S]):
     """One option of a server; override the methods that it needs. S: the settings of the engine, and its own."""
 
     switches: Sequence[str] = ()  # names of settings, any of which turns it on; see is_on
-    off = ""  # the value of these that does not, beside those that are false
     # Modules of its package that it imports late. The command imports them at its start: later a file of the app's may hide what they import, --user
     # may not be able to read them, and another version may be installed.
     modules: Sequence[str] = ()
-    # The data of requests that it reads; `start` may set these.
-    wants_times = False  # Exchange.arrived_at and began_at: two clock reads per request
-    wants_ids = False  # the request's id in logs, which is then made
-    wants_head = False  # the head of the response, in Ended
-    at_end_seconds = 0.0  # call `at_end` for requests that took at least this long
+    # The data of requests that it reads; `start` may set this. "times": Exchange.arrived_at and began_at, two clock reads per request; "ids": the id in
+    # logs, which is then made; "head": that of the response, in Ended.
+    wants: Collection[str] = ()
     fields: Sequence[tuple[str, str]] = ()  # (name, value) for every response, of the app or of aserve
     tls_fields: Sequence[tuple[str, str]] = ()  # the same, of listeners of TLS
-    # Whether it reads ends and refusals at all; `start` may set this to False.
-    is_reading = True
     # Fields with an underscore that a parser of HTTP puts into Exchange.underscored.
     underscored: Sequence[str] = ()
     # The fields in which proxies describe their client reach the app as they came, from any peer, and change nothing else.
@@ -185,7 +180,7 @@ class Extension(Generic[S]):
     @classmethod
     def is_on(cls, config: Any) -> bool:
         """Whether the settings turn the extension on. Override it where a table of names does not say that."""
-        return any(value and value != cls.off for value in (getattr(config, name) for name in cls.switches))
+        return any(getattr(config, name) for name in cls.switches)
 
     @classmethod
     def is_supervised(cls, config: Any) -> bool:
@@ -235,20 +230,8 @@ class Extension(Generic[S]):
         """
         raise NotImplementedError
 
-    def ended(self, batch: Sequence[Ended]) -> None:
-        """Read the ends of requests, in order. Called in the thread that ends one, one thread at a time."""
-        raise NotImplementedError
-
-    def at_end(self, exchange: Exchange) -> None:
-        """Read a request at its end, while it still has its response. Called in the thread that ends it; costs more than `ended`."""
-        raise NotImplementedError
-
-    def refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
-        """Read a request that aserve has refused; `exchange`: as far as it was read. Called on the event loop, or in a worker."""
-        raise NotImplementedError
-
-    def upgraded(self, exchange: Exchange) -> None:
-        """Note that a request becomes a WebSocket, whose end will be the request's."""
+    def reader(self) -> Reader | None:
+        """Return the callbacks that read the ends of requests; None: this server's are not read. Called once, after `start`."""
         raise NotImplementedError
 
     def carriers(self) -> Mapping[str, NewCarrier]:
@@ -265,14 +248,6 @@ class Extension(Generic[S]):
 
         One is asked for a client that offers this name and no other, on the event loop; without a context the client is refused.
         """
-        raise NotImplementedError
-
-    def counting(self) -> Counting:
-        """Return the counters that `ended` raises, for C to raise; called once, after `start`."""
-        raise NotImplementedError
-
-    def lines(self) -> LineReader:
-        """Return the log whose lines `ended` writes, for C to write; called once, after `start`."""
         raise NotImplementedError
 
     def status(self) -> Mapping[str, Callable[[], Any]]:
@@ -374,12 +349,12 @@ class Extensions:
     @property
     def wants_times(self) -> bool:
         """Whether an extension reads the times of requests; valid after `start`."""
-        return any(one.wants_times for one in self._all)
+        return any("times" in one.wants for one in self._all)
 
     @property
     def wants_ids(self) -> bool:
         """Whether an extension reads the ids of requests; valid after `start`."""
-        return any(one.wants_ids for one in self._all)
+        return any("ids" in one.wants for one in self._all)
 
     @property
     def sees_responses(self) -> bool:
@@ -438,19 +413,15 @@ class Extensions:
 
     def new_ends(self, executor: Executor | InlineExecutor) -> Ends | None:
         """Return the Ends that pass ends of requests to the started extensions; None: none reads them."""
-        readers = [reader for one in self._all if (reader := _reader_of(one)) is not None]
+        readers = [reader for one in self._with("reader") if (reader := one.reader()) is not None]
         if not readers:
             return None
+        wants_head = any("head" in one.wants for one in self._all)
         # Half of the pause: it may have begun some time before `arrived_at`.
-        ends = Ends(readers, executor.jobs, soon=executor.pause_seconds / 2)
+        ends = Ends(readers, executor.jobs, soon=executor.pause_seconds / 2, wants_head=wants_head)
         if any(reader.ended for reader in readers):
             executor.on_pause = ends.flush
         return ends
-
-    def upgraded(self, exchange: Exchange) -> None:
-        """Note that a request becomes a WebSocket."""
-        for one in self._with("upgraded"):
-            one.upgraded(exchange)
 
     def ask(self, name: str) -> Any:
         """Return a fact from the extension that has it; None: none has it, or they have not started."""
@@ -511,17 +482,6 @@ class Extensions:
     def _with(self, name: str) -> list[Extension[Any]]:
         """Return the extensions that override a method, in order."""
         return [one for one in self._all if overrides(type(one), name)]
-
-
-def _reader_of(one: Extension[Any]) -> Reader | None:
-    ended, at_end, refused = (
-        getattr(one, name) if overrides(type(one), name) else None for name in ("ended", "at_end", "refused")
-    )
-    if not one.is_reading or (ended is None and at_end is None and refused is None):
-        return None
-    counting = one.counting() if overrides(type(one), "counting") else None
-    lines = one.lines() if overrides(type(one), "lines") else None
-    return Reader(ended, at_end, one.at_end_seconds, refused, one.wants_head, counting, lines)
 
 
 def overrides(extension: type[Extension[Any]], name: str) -> bool:

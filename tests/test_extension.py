@@ -11,6 +11,7 @@ from harness import apps
 from harness.extensions import new_context
 from harness.fakes import FakeConnection
 
+from aserve.core.ends import Reader
 from aserve.core.errors import BindError, RequestRefused
 from aserve.core.exchange import Exchange
 from aserve.extension import Extension, Extensions, ListenerContext
@@ -54,24 +55,25 @@ class Step(Before):
 class Timed(Extension):
     """One that wants to know when requests came."""
 
-    wants_times = True
+    wants = ["times"]
 
 
 class Reading(Extension):
     """One that reads the ends of requests, from many at once."""
 
-    wants_ids = wants_head = True
-
     def __init__(self):
         self.read = []
 
     def start(self, context):
-        self.wants_times = True  # known only now
+        self.wants = ["times", "ids", "head"]  # known only now
 
-    def ended(self, batch):
+    def reader(self):
+        return Reader(self.write, refused=self.write_refused)
+
+    def write(self, batch):
         self.read += [each[3] for each in batch]
 
-    def refused(self, connection, exchange, why):
+    def write_refused(self, connection, exchange, why):
         self.read.append(why.status)
 
     def reopen_logs(self):
@@ -84,23 +86,19 @@ class Reading(Extension):
 class Watching(Extension):
     """One that looks at requests as they end, if they took two seconds, and at those that become WebSockets."""
 
-    at_end_seconds = 2.0
-
     def __init__(self):
         self.seen = []
 
-    def at_end(self, exchange):
-        self.seen.append(exchange)
-
-    def upgraded(self, exchange):
-        self.seen.append("a WebSocket")
+    def reader(self):
+        see = self.seen.append
+        return Reader(at_end=see, at_end_seconds=2.0, upgraded=lambda exchange: see("a WebSocket"))
 
 
 class Native(Reading):
     """One for which C counts."""
 
-    def counting(self):
-        return types.SimpleNamespace(places=(1,), thread_seconds=3.0)
+    def reader(self):
+        return Reader(self.write, counting=types.SimpleNamespace(places=(1,), thread_seconds=3.0))
 
 
 class Timer(Extension):
@@ -136,7 +134,6 @@ def test_nothing():
         extensions.start(SERVER)
         extensions.on_second()
         extensions.reopen_logs()
-        extensions.upgraded(None)
         assert extensions.new_ends(InlineExecutor()) is None and not extensions.wants_ids
         assert extensions.ask("anything") is None
         extensions.stop()
@@ -199,16 +196,6 @@ def test_contexts():
 
     assert Extensions([Nothing(None)]).contexts == {}
     assert Extensions([Nothing(None), Proving(None)]).contexts == {"proof": Wrapper}
-
-
-@pytest.mark.parametrize(("value", "is_on"), [("", False), ("no", False), ("yes", True)])
-def test_a_value_that_turns_off(value, is_on):
-    """A name may say so."""
-
-    class Switched(Extension):
-        switches, off = ("control",), "no"
-
-    assert Switched.is_on(Config(control=value or None)) == is_on
 
 
 def test_a_listener():
@@ -317,7 +304,7 @@ def test_ends_of_requests():
     slow = ended(201, 3600.0)
     for exchange in (ended(200, 0.0), slow):
         ends.write(exchange)
-    extensions.upgraded(slow)
+    ends.write_upgraded(slow)
     assert reading.read == [] and watching.seen == [slow, "a WebSocket"]
     executor.on_pause()
     ends.write_refused(FakeConnection(), None, RequestRefused(413, "large"))

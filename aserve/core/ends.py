@@ -149,10 +149,12 @@ class Reader(NamedTuple):
     ended: Callable[[Sequence[Ended]], None] | None = (
         None  # called with a batch, in the order in which the requests ended; one thread at a time
     )
-    at_end: Callable[[Exchange], None] | None = None  # called at once for each, while the response is there
+    at_end: Callable[[Exchange], None] | None = (
+        None  # called at once for each, while the response is there; costs more than `ended`
+    )
     at_end_seconds: float = 0.0  # call `at_end` only for requests that took at least this long
     refused: Callable[[Any, Exchange | None, RequestRefused], None] | None = None  # see RequestLog.write_refused
-    wants_head: bool = False  # reads the response's head
+    upgraded: Callable[[Exchange], None] | None = None  # called for a request that becomes a WebSocket
     counting: Counting | None = None  # C counts in place of `ended`
     lines: LineReader | None = None  # C makes lines in place of `ended`
 
@@ -160,7 +162,9 @@ class Reader(NamedTuple):
 class Ends:
     """The ends of one server's requests; a RequestLog."""
 
-    def __init__(self, readers: Iterable[Reader], waiting: Sized = (), *, soon: float = 0.0) -> None:
+    def __init__(
+        self, readers: Iterable[Reader], waiting: Sized = (), *, soon: float = 0.0, wants_head: bool = False
+    ) -> None:
         """
         `waiting`: the jobs not begun by a thread; beside such jobs ends wait, too, until there are MOST.
 
@@ -178,7 +182,8 @@ class Ends:
         self._at_end = [(reader.at_end_seconds, reader.at_end) for reader in found if reader.at_end is not None]
         self._at_end_seconds = min((seconds for seconds, _ in self._at_end), default=float("inf"))
         self._refused = [reader.refused for reader in found if reader.refused is not None]
-        self._wants_head = any(reader.wants_head for reader in found)
+        self._upgraded = [reader.upgraded for reader in found if reader.upgraded is not None]
+        self._wants_head = wants_head  # a reader asks for heads of responses
         self._native: NativeEnds | None = None
         self._waiting, self._soon = waiting, soon
         self._ends: collections.deque[Ended | Batch] = collections.deque()
@@ -225,6 +230,11 @@ class Ends:
         self.flush()  # earlier ends first
         for tell in self._refused:
             tell(connection, exchange, why)
+
+    def write_upgraded(self, exchange: Exchange) -> None:
+        """Report a request that becomes a WebSocket."""
+        for tell in self._upgraded:
+            tell(exchange)
 
     def flush(self) -> None:
         """Report the waiting ends; a thread in the middle of a report reports these, too."""

@@ -77,7 +77,7 @@ class ProcessTitles(Extension[ProcessTitleSettings]):
     """--process-titles."""
 
     switches = ("process_titles",)
-    wants_times = True  # of the oldest request
+    wants = ("times",)  # of the oldest request
 
     def __init__(self, config: ProcessTitleSettings) -> None:
         super().__init__(config)

@@ -52,7 +52,7 @@ class QueueWaitHeader(Extension[QueueWaitSettings]):
     """--queue-wait-header."""
 
     switches = ("queue_wait_header",)
-    wants_times = True
+    wants = ("times",)
 
     def before(self, context: ListenerContext) -> Before | None:
         """See Extension."""

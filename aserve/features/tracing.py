@@ -184,7 +184,7 @@ class Tracing(Extension[TracingSettings]):
     """--tracing."""
 
     switches = ("tracing",)
-    wants_times = True
+    wants = ("times",)
 
     def __init__(self, config: TracingSettings) -> None:
         super().__init__(config)

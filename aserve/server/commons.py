@@ -61,7 +61,8 @@ class Commons:
         """Return the service of each listener, after the start of extensions."""
         config, loop, extensions = self._config, asyncio.get_running_loop(), self._extensions
         self.ends = extensions.new_ends(threads.executor)
-        websockets = WebSockets(config, loop, threads.deadlines, extensions.upgraded)
+        upgraded = self.ends.write_upgraded if self.ends is not None else None
+        websockets = WebSockets(config, loop, threads.deadlines, upgraded)
         context = ServiceContext(
             config, loop, threads.executor, self.fields, listening.connections, self.budgets, websockets, self.ends, self._peers,
             listening.new_in_flight(), extensions.wants_times, extensions.sees_responses, threads.deadlines,

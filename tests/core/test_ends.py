@@ -131,7 +131,7 @@ def test_nothing_is_kept_for_nobody():
 def test_the_head(asks, head):
     """Only who asks for it has it kept."""
     told = []
-    Ends([Reader(told.append, wants_head=asks)]).write(new_exchange())
+    Ends([Reader(told.append)], wants_head=asks).write(new_exchange())
     assert told[0][0][-1] == head
 
 

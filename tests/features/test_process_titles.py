@@ -65,7 +65,7 @@ def test_each_second(shown):
     titles = ProcessTitles(Config(threads=8))
     titles.start(new_context(server, slot=3))
     titles.on_second()
-    assert shown == ["aserve worker 3: 2 of 8 threads busy; 3 s: GET /a"] and titles.wants_times
+    assert shown == ["aserve worker 3: 2 of 8 threads busy; 3 s: GET /a"] and titles.wants == ("times",)
 
 
 def test_whether_it_is_on(monkeypatch):

@@ -38,7 +38,7 @@ def test_from_start_to_stop():
     assert extensions.wants_times and ends.parts[4] == 3600.0
     for seconds in (0.0, 4000.0):
         ends.write(ended(seconds))
-    extensions.upgraded(ended(5000.0))
+    ends.write_upgraded(ended(5000.0))
     extensions.on_second()
     ends.write_refused(FakeConnection(), ended(0.0), RequestRefused(504, "late"))
     extensions.stop()

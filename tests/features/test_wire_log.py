@@ -42,12 +42,12 @@ def test_ends(caplog):
     """What was asked, how it went, and what becomes of the connection."""
     caplog.set_level(logging.DEBUG, "aserve.wire")
     log, exchange = WireLog(Config()), new_exchange()
-    log.at_end(exchange)
+    log.write(exchange)
     exchange.response = SimpleNamespace(code=404, sent_bytes=7)
     exchange.keep_alive, exchange.end = False, "timed_out"
-    log.at_end(exchange)
-    log.refused(new_exchange("").connection, exchange, RequestRefused(413, "large"))
-    log.refused(exchange.connection, None, RequestRefused(400, "bad"))
+    log.write(exchange)
+    log.write_refused(new_exchange("").connection, exchange, RequestRefused(413, "large"))
+    log.write_refused(exchange.connection, None, RequestRefused(400, "bad"))
     kept = [record.getMessage() for record in caplog.records]
     assert [message.partition(": ")[2] for message in kept] == [
         "GET /a on http://a, by nobody: answered 0, 0 octets; its connection is kept",

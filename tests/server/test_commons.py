@@ -6,6 +6,7 @@ import asyncio
 import types
 
 import pytest
+from harness.extensions import new_context
 
 from aserve.core.errors import BindError
 from aserve.features import Config, extensions_of
@@ -32,12 +33,14 @@ async def test_a_service_for_each_listener():
     commons.load()
     listening.bind()
     threads.start(asyncio.get_running_loop())
+    commons._extensions.start(new_context(types.SimpleNamespace(has=None)))
     services = commons.new_services(app, listening, threads, is_alone=False)
     assert [service.name for service in services] == [listener.url for listener in listening.listeners]
     for service in services:
         assert service.common_fields is commons.fields and service.budgets is commons.budgets
         assert service.times_requests and service.base_environ["wsgi.multiprocess"]
         assert service.ends is commons.ends
+    commons._extensions.stop()
     listening.close_listeners()
 
 

@@ -139,7 +139,7 @@ def test_times(service):
 def test_names(service):
     """Where something shows requests by a name, they get one."""
     naming = Extension(Config())
-    naming.wants_ids = True
+    naming.wants = ["ids"]
     assert before(service(extensions=Extensions([naming]))) == [RequestId]
     assert before(service(request_id_header="X-Request-ID")) == [RequestId]
 

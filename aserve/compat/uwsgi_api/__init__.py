@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...core.ends import Counting, Ended
+from ...core.ends import Reader
 from ...extension import Extension, Life, LifeContext, ListenerContext, ServerContext
 from ...features.sharing.settings import shared_of
 from ...lifecycle.supervision import Supervision, SupervisorContext
@@ -57,15 +56,14 @@ class UwsgiModule(Extension[MuleSettings]):
         """See Extension."""
         return config.uwsgi_module == "on" or (config.uwsgi_module == "auto" and config.has(MEANT))
 
-    _tally: Tally  # from `start` on, if the app has imported the module
+    _tally: Tally | None = None  # from `start` on, if the app has imported the module
 
     def start(self, context: ServerContext) -> None:
         """Count requests for uwsgi.workers(), if the app has imported the module; otherwise no request costs anything."""
         from . import module
 
-        self.is_reading = self.wants_times = module.is_imported()
-        if self.is_reading:
-            self._tally = module.begin_tally()
+        self._tally = module.begin_tally() if module.is_imported() else None
+        self.wants = ("times",) if self._tally is not None else ()
 
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
         """See Extension."""
@@ -81,13 +79,9 @@ class UwsgiModule(Extension[MuleSettings]):
 
         return LoggedVariables()
 
-    def ended(self, batch: Sequence[Ended]) -> None:
+    def reader(self) -> Reader | None:
         """See Extension."""
-        self._tally.write(batch)
-
-    def counting(self) -> Counting:
-        """See Extension."""
-        return self._tally
+        return Reader(self._tally.write, counting=self._tally) if self._tally is not None else None
 
     def supervise(self, context: SupervisorContext) -> Supervision:
         """See Extension."""

@@ -8,12 +8,10 @@ Not here: the log (log.py), with imports 0.5 MB of a process.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Callable
 
-from ...core.ends import Ended, LineReader
-from ...core.errors import RequestRefused
-from ...core.exchange import Exchange
+from ...core.ends import Reader
 from ...core.log_pipe import awaited_reader
 from ...extension import Extension, Life, LifeContext, ServerContext
 from ...lifecycle.given_files import give_files
@@ -56,19 +54,11 @@ class AccessLogging(Extension[AccessLogSettings]):
         from .log import AccessLog
 
         log = self.log = AccessLog.of(self._config, context.slot)
-        self.wants_times, self.wants_ids, self.wants_head = log.wants_times, log.wants_ids, log.wants_head
+        self.wants = log.wants
 
-    def ended(self, batch: Sequence[Ended]) -> None:
+    def reader(self) -> Reader:
         """See Extension."""
-        self.log.write(batch)
-
-    def refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
-        """See Extension."""
-        self.log.write_refused(connection, exchange, why)
-
-    def lines(self) -> LineReader:
-        """See Extension."""
-        return self.log
+        return Reader(self.log.write, refused=self.log.write_refused, lines=self.log)
 
     def status(self) -> Mapping[str, Callable[[], Any]]:
         """Return how many lines were lost since the start."""

@@ -66,9 +66,8 @@ class AccessLog:
         self._format = LineFormat(line_format, worker)
         # The format for native/lines.c; None: Python makes all lines.
         self.program = None if skip else new_program(line_format, lambda: self._epoch, worker)
-        self.wants_times = self._format.wants_times  # see Service.times_requests
-        self.wants_ids = self._format.wants_id
-        self.wants_head = self._format.wants_head
+        wanted = {"times": self._format.wants_times, "ids": self._format.wants_id, "head": self._format.wants_head}
+        self.wants = [name for name, is_wanted in wanted.items() if is_wanted]  # see Extension.wants
         self._skips = [parse_skip(text) for text in skip]
         self._flushing = threading.Lock()  # guards the format, the target, and all attributes below
         self._lines: list[str] = []  # not written yet: texts of one or more lines each

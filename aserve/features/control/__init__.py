@@ -45,7 +45,7 @@ class Controlling(Extension[ControlSettings]):
 
     def start(self, context: ServerContext) -> None:
         """Have requests timed, as `aserve status` shows the oldest; with workers, their supervisor does."""
-        self.wants_times = context.slot is None and self._config.control is not None
+        self.wants = ("times",) if context.slot is None and self._config.control is not None else ()
 
 
 def _ask(argv: Sequence[str], environ: Mapping[str, str]) -> int:

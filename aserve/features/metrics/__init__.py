@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from ...connections.listeners import Listener
 from ...core import error_log, forks
-from ...core.ends import Counting, Ended
-from ...core.errors import RequestRefused
-from ...core.exchange import Exchange
+from ...core.ends import Reader
 from ...extension import Extension, Life, LifeContext, ServerContext
 from ...lifecycle.supervision import Supervision, SupervisorContext
 from .settings import MetricsSettings
@@ -85,7 +83,7 @@ class AgentCheck(Extension[MetricsSettings]):
 class Metrics(AgentCheck):
     """--metrics, --stats and --statsd: counts, and answers balancers as well."""
 
-    wants_times = True
+    wants = ("times",)
     counters: Counters  # from `start` on
 
     @staticmethod
@@ -122,17 +120,9 @@ class Metrics(AgentCheck):
             self._watch.start()
             undo.pop_all()
 
-    def ended(self, batch: Sequence[Ended]) -> None:
+    def reader(self) -> Reader:
         """See Extension."""
-        self.counters.write(batch)
-
-    def refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
-        """See Extension."""
-        self.counters.write_refused(connection, exchange, why)
-
-    def counting(self) -> Counting:
-        """See Extension."""
-        return self.counters
+        return Reader(self.counters.write, refused=self.counters.write_refused, counting=self.counters)
 
     def status(self) -> Mapping[str, Callable[[], Any]]:
         """Return the counts that warnings are made from."""

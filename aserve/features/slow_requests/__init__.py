@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Callable
 
-from ...core.errors import RequestRefused
-from ...core.exchange import Exchange
+from ...core.ends import Reader
 from ...extension import Extension, ServerContext
 from ...lifecycle.supervision import Supervision, SupervisorContext
 from .reports import SLOW, Reporter, Reports, so_far
@@ -26,13 +25,9 @@ class Slow(Extension[SlowRequestSettings]):
 
     switches = ("slow_request_seconds",)
     modules = ("watch",)
-    wants_times = True
+    wants = ("times",)
     requests: SlowRequests  # from `start` on
     _reporter: Reporter | None = None  # None: there is no supervisor
-
-    def __init__(self, config: SlowRequestSettings) -> None:
-        super().__init__(config)
-        self.at_end_seconds = config.slow_request_seconds
 
     @classmethod
     def is_supervised(cls, config: SlowRequestSettings) -> bool:
@@ -51,17 +46,12 @@ class Slow(Extension[SlowRequestSettings]):
         self.requests = SlowRequests(seconds, context.server.has, context.slot, is_inline=not threads)
         self._reporter = Reporter(context.say) if context.say is not None else None
 
-    def at_end(self, exchange: Exchange) -> None:
+    def reader(self) -> Reader:
         """See Extension."""
-        self.requests.write(exchange)
-
-    def refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
-        """See Extension."""
-        self.requests.write_refused(connection, exchange, why)
-
-    def upgraded(self, exchange: Exchange) -> None:
-        """See Extension."""
-        self.requests.write_websocket(exchange)
+        return Reader(
+            at_end=self.requests.write, at_end_seconds=self._config.slow_request_seconds,
+            refused=self.requests.write_refused, upgraded=self.requests.write_websocket,
+        )  # fmt: skip
 
     def status(self) -> Mapping[str, Callable[[], Any]]:
         """Return the last slow requests; see SlowRequests.last."""

@@ -136,7 +136,7 @@ class SlowRequests:
     # --- called in the thread that ends an exchange ---
 
     def write(self, exchange: Exchange) -> None:
-        """Log the end of a slow request: see Extension.at_end."""
+        """Log the end of a slow request: see Reader.at_end."""
         if exchange.websocket is None:
             self._write(exchange, exchange.response.code if exchange.response is not None else 0)
 
