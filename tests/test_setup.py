@@ -84,13 +84,14 @@ def test_the_readme_on_the_index(setup):
 
 
 def test_what_a_version_is_called():
-    """A release has its section in CHANGELOG.md, and says how finished it is in the same way everywhere."""
+    """A release has its dated section in CHANGELOG.md, and says how finished it is in the same way everywhere."""
     is_finished = int(VERSION.partition(".")[0]) >= 1
     status = "5 - Production/Stable" if is_finished else "4 - Beta"
     assert f'"Development Status :: {status}"' in PROJECT
     assert ("**Status: young.**" in (ROOT / "README.md").read_text()) is not is_finished
     is_released = ".dev" not in VERSION
-    assert (f"\n## [{VERSION}]" in (ROOT / "CHANGELOG.md").read_text()) is is_released
+    section = rf"^## \[{re.escape(VERSION)}\] - 20\d\d-\d\d-\d\d$"
+    assert bool(re.search(section, (ROOT / "CHANGELOG.md").read_text(), re.M)) is is_released
 
 
 def run_python(folder: pathlib.Path, *arguments: str) -> None:

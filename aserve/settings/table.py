@@ -55,7 +55,7 @@ from .secrecy import show_place, show_variable
 from .setting import ConfigError, Needs, row
 from .sources import Settings
 
-VERSION = "0.9.0"
+VERSION = "0.10.0"
 
 DEVELOPMENT = "Development"
 PROCESSES = "Processes"
