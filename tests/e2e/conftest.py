@@ -1,4 +1,4 @@
-"""What the tests of several behaviours share."""
+"""Fixtures that several behaviours share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def serve_tls(start_server, tls_settings):
 
 @pytest.fixture
 def serve_http2(serve_tls):
-    """Start servers with HTTP/2, as those with TLS have by default: serve_http2(app, **settings) -> RunningServer."""
+    """Start servers with HTTP/2, the default with TLS: serve_http2(app, **settings) -> RunningServer."""
     return serve_tls
 
 
@@ -57,7 +57,7 @@ def small_disk(tmp_path):
 
 @pytest.fixture
 def acme_front(pebble):
-    """Return what stands in front of the authority, and can refuse in its place."""
+    """Return a front of the authority that can refuse in its place."""
     front = Front(pebble)
     yield front
     front.end()
@@ -65,7 +65,7 @@ def acme_front(pebble):
 
 @pytest.fixture
 def reads(monkeypatch):
-    """Return the list of octets that each read of a file to be sent has had."""
+    """Return the list of octets read from a sent file, read by read."""
     counts = []
     real = os.pread
 

@@ -1,7 +1,7 @@
-"""A server that gives connections that idle to another process, and takes those of the other: for test_detaching.py.
+"""A server that exchanges idle connections with another process, for test_detaching.py.
 
-`detaching_server.py FD LOOP SETTINGS`: FD is one end of a SEQPACKET pair, SETTINGS are JSON. A line on standard input is an
-order, "give", "count" or "end"; each is answered by a line of JSON on standard output, as is the start.
+`detaching_server.py FD LOOP SETTINGS`: FD is an end of a SEQPACKET pair, SETTINGS are JSON. A line on standard input is an order, "give", "count" or
+"end"; each order, and the start, is answered by a line of JSON on standard output.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.interpreter import new_loop
 
 
 def app(environ: Any, start_response: Any) -> Any:
-    """Say which process this is, and which client it sees; /pieces is for the event loop."""
+    """Tell this process and its client; /pieces is for the event loop."""
     said = f"{os.getpid()} {environ['REMOTE_PORT']}".encode()
     start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(said)))])
     return iter([said[:1], said[1:]]) if environ["PATH_INFO"] == "/pieces" else [said]
@@ -37,16 +37,16 @@ class Giver:
         self.counts = {"given": 0, "adopted": 0, "refused": 0}
 
     async def give(self) -> None:
-        """Give whatever idles to the other process."""
+        """Give each idle connection to the other process."""
         for each in self.server.detach_idle():
             message = json.dumps([each.listener_index, each.peer]).encode()
-            # In a thread: the pair holds few messages, and the other process may be giving, too.
+            # In a thread: the pair holds few messages, and the other process may be sending, too.
             await self._loop.run_in_executor(None, socket.send_fds, self._channel, [message], [each.fd])
             os.close(each.fd)
             self.counts["given"] += 1
 
     def listen(self) -> None:
-        """Take what the other process gives, from now on, in a thread."""
+        """Take the other process's connections from now on, in a thread."""
         self._loop = asyncio.get_running_loop()
         threading.Thread(target=self._receive, daemon=True).start()
 

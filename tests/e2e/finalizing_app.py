@@ -38,7 +38,7 @@ if sys.implementation.name == "pypy":
 
 
 def app(environ: Any, start_response: Any) -> Any:
-    """Answer in the form that the path names; the response may be cut by what the garbage writes."""
+    """Answer in the form of the path; garbage may cut the response by writing."""
     gc.set_threshold(1, 1, 1)
     form = environ["PATH_INFO"]
     write = start_response("200 OK", [])

@@ -1,4 +1,4 @@
-"""An app that starts processes; each path is one way, and answers what became of it."""
+"""An app that starts processes; each path is one way, and answers with the outcome."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ import aserve
 
 SLEEP_SECONDS = 60.0  # far longer than any test waits
 
-# As in a terminal, also where the tests run in the background and a shell has had it ignored.
+# As in a terminal, also where the tests run in the background and a shell ignores SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# When a test has waited in vain it asks for the stacks: of the server, and of children, which inherit this.
+# A test that has waited in vain asks for the stacks of the server and of its children, which inherit the handler.
 faulthandler.register(signal.SIGUSR2, all_threads=True)
 
 fork = multiprocessing.get_context("fork")
 
 
 def terminate() -> object:
-    """Terminate a Process that has hardly begun."""
+    """Terminate a Process at its very beginning."""
     process = fork.Process(target=time.sleep, args=(SLEEP_SECONDS,))
     process.start()
     process.terminate()
@@ -38,7 +38,7 @@ def terminate() -> object:
 
 
 def terminate_running() -> object:
-    """Terminate a Process that runs."""
+    """Terminate a running Process."""
     receiver, sender = fork.Pipe(duplex=False)
     process = fork.Process(target=_tell_and_sleep, args=(sender,))
     process.start()
@@ -49,7 +49,7 @@ def terminate_running() -> object:
 
 
 def interrupt() -> object:
-    """Send a SIGINT to a Process that runs."""
+    """Send a SIGINT to a running Process."""
     receiver, sender = fork.Pipe(duplex=False)
     process = fork.Process(target=_leave_when_interrupted, args=(sender,))
     process.start()
@@ -60,7 +60,7 @@ def interrupt() -> object:
 
 
 def leave_pool() -> object:
-    """Leave a Pool while it is busy: it terminates its workers."""
+    """Leave a busy Pool, and so terminate its workers."""
     with fork.Pool(2) as pool:
         pool.apply_async(time.sleep, (SLEEP_SECONDS,))
         pid = pool.apply(os.getpid)
@@ -74,7 +74,7 @@ def use_executor() -> object:
 
 
 def serve_itself() -> object:
-    """Let a Process run a server of its own; return what that answers, and how it ends by SIGTERM."""
+    """Let a Process run a server; return the server's answer, and its exit by SIGTERM."""
     process = fork.Process(target=aserve.run, args=(_inner, "unix:own"))
     process.start()
     client = _connect("own")
@@ -105,14 +105,14 @@ def _connect(path: str) -> socket.socket:
 
 
 def use_subprocess() -> object:
-    """Run one program to its end, terminate another."""
+    """Run a program to its end, terminate a second."""
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
         process.terminate()
     return subprocess.run([sys.executable, "-c", "exit(3)"], check=False).returncode, process.returncode
 
 
 def use_preexec() -> object:
-    """Run a program with a function before it, for which Python forks as os.fork() does; then terminate one."""
+    """Run a program with a function before it, for which Python forks as os.fork() does; then terminate a second."""
     with subprocess.Popen(["sleep", "60"], preexec_fn=os.setsid) as process:
         process.terminate()
     return process.returncode
@@ -128,8 +128,8 @@ def _leave_when_interrupted(sender: Any) -> None:
         sender.send(None)
         for _ in range(int(SLEEP_SECONDS / 0.01)):
             time.sleep(0.01)
-            # CPython 3.13.0, in a child that a thread forks, sees a signal only where it asks for one, as this does, or where
-            # one interrupts a system call. It may come before the sleep.
+            # CPython 3.13.0, in a child forked by a thread, handles a signal only in a call such as this, or in an interrupted system call. The
+            # signal may come before the sleep.
             signal.pthread_sigmask(signal.SIG_BLOCK, ())
     except KeyboardInterrupt:
         sys.exit(7)
@@ -147,7 +147,7 @@ def _fork(child: Any) -> object:
         child()
         raise Returned
     os.close(writer)
-    os.read(reader, 1)  # nothing: the last that has the other end is gone
+    os.read(reader, 1)  # nothing: the last process with the other end is gone
     os.close(reader)
     status = os.waitpid(pid, 0)[1]
     return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
@@ -168,7 +168,7 @@ def fork_and_raise() -> object:
 
 
 def fork_and_sys_exit() -> object:
-    """Leave the child as a program of its own would."""
+    """Leave the child by sys.exit()."""
     return _fork(lambda: sys.exit(3))
 
 
@@ -178,7 +178,7 @@ def fork_and_sys_exit_text() -> object:
 
 
 def fork_and_os_exit() -> object:
-    """Leave the child as it should be left."""
+    """Leave the child by os._exit(), as documented."""
     return _fork(lambda: os._exit(4))
 
 
@@ -217,7 +217,7 @@ def print_and_fork() -> object:
 
 
 def hold() -> object:
-    """Leave a child behind that lives; return its pid."""
+    """Leave a living child behind; return its pid."""
     pid = os.fork()
     if not pid:
         time.sleep(SLEEP_SECONDS)
@@ -251,7 +251,7 @@ local = threading.local()  # the start_response of each thread's request
 
 
 def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-    """Do what the path says."""
+    """Run the way of the path."""
     local.start_response = start_response
     name = environ["PATH_INFO"].strip("/")
     if name == "generate":

@@ -1,4 +1,4 @@
-"""Apps of the frameworks that test_frameworks.py serves."""
+"""Apps of the frameworks in test_frameworks.py."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def create_cherrypy() -> Any:
         @cherrypy.tools.json_in()
         @cherrypy.tools.json_out()
         def json(self) -> Any:
-            """Return the JSON that came."""
+            """Return the posted JSON."""
             return {"got": cherrypy.request.json}
 
         @cherrypy.expose
@@ -84,10 +84,9 @@ def create_cherrypy() -> Any:
 
 
 class InternalRedirects:
-    """
-    Middleware for any app: a response of 307 is followed within the request, and the client sees the last response alone.
+    """Middleware for any app: a response of 307 is followed within the request, and the client sees the last response alone.
 
-    It keeps start_response back until it knows the status, calls the app again, and writes the new target into the environ.
+    start_response is kept back until the status is known; for a 307 the app is called again with the new target in the environ.
     """
 
     def __init__(self, app: Any) -> None:
@@ -128,7 +127,7 @@ class InternalRedirects:
 
 
 def create_cherrypy_redirecting() -> Any:
-    """Return a CherryPy app that redirects, by 307 with middleware around it, and by CherryPy's own internal redirects."""
+    """Return a CherryPy app that redirects by 307 with middleware around it, and by CherryPy's internal redirects."""
     import cherrypy
 
     class Root:
@@ -141,7 +140,7 @@ def create_cherrypy_redirecting() -> Any:
 
         @cherrypy.expose
         def older(self) -> str:
-            """Go elsewhere by CherryPy's own middleware, which is part of every Application."""
+            """Redirect by CherryPy's own middleware, part of every Application."""
             raise cherrypy.InternalRedirect("/new", "from=older")
 
         @cherrypy.expose
@@ -151,7 +150,7 @@ def create_cherrypy_redirecting() -> Any:
 
         @cherrypy.expose
         def new(self, **query: str) -> str:
-            """Return the method, the query and the form that came here."""
+            """Return the received method, query and form."""
             request = cherrypy.request
             return f"{request.method} {request.path_info} {sorted(query.items())}"
 

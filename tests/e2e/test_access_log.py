@@ -1,4 +1,4 @@
-"""The access log: one line for each request, whatever became of it."""
+"""The access log has a line for each request, whatever became of the request."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def read_lines(path):
 @pytest.mark.also_inline
 @pytest.mark.one_way
 def test_a_reader_that_stops(start_server, raw_client, tmp_path, caplog, wait_until):
-    """Nobody waits for it; what is lost is told once, and is in the metrics."""
+    """No request waits for a stopped reader; lost lines are told once, and counted in the metrics."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     metrics = f"unix:{tmp_path}/metrics"
     server = start_server(apps.hello, access_log=str(path), access_log_format="x" * 4000 + "%(status)", metrics=metrics)
     client = raw_client(server)
-    for _ in range(700):  # of pages, more than 1 MiB and what waits in memory
+    for _ in range(700):  # of pages, more than 1 MiB and the lines in memory
         client.fetch("/")
     found = bytearray()
 
@@ -61,7 +61,7 @@ def test_a_reader_that_stops(start_server, raw_client, tmp_path, caplog, wait_un
         return read_words(extension_of(server.server, Metrics).memory)[PLACES["aserve_access_log_lines_lost_total"]]
 
     def all_known():
-        """Whether each line is read or counted; the last may be made behind its response."""
+        """Tell whether each line is read or counted; the last may be made behind its response."""
         server.pass_seconds(1)
         with contextlib.suppress(BlockingIOError):
             while True:
@@ -79,7 +79,7 @@ def test_a_reader_that_stops(start_server, raw_client, tmp_path, caplog, wait_un
 
 @pytest.mark.also_inline
 def test_each_response_has_its_line(start_server, raw_client, way, tmp_path):
-    """Each response has its line, with what was asked and how much was sent; one thread's are in order."""
+    """Each response has its line, with the target and the octets sent; lines of one thread are in order."""
     path = tmp_path / "access.log"
 
     def app(environ, start_response):
@@ -112,7 +112,7 @@ def test_each_response_has_its_line(start_server, raw_client, way, tmp_path):
 
 @pytest.mark.also_inline
 def test_pipelined_requests_are_all_noted(start_server, raw_client, way, tmp_path):
-    """Pipelined requests are all noted; those of one thread in order."""
+    """Pipelined requests are all noted, in order within a thread."""
     path = tmp_path / "access.log"
     server = start_server(apps.hello, access_log=str(path), threads=min(way.threads, 1))
     client = raw_client(server)
@@ -125,8 +125,8 @@ def test_pipelined_requests_are_all_noted(start_server, raw_client, way, tmp_pat
 
 
 @pytest.mark.also_inline
-def test_refused(start_server, raw_client, tmp_path):
-    """A refused request is noted, too, even if what it was is not known."""
+def test_a_refused_request_is_noted(start_server, raw_client, tmp_path):
+    """A refused request is noted, even an unreadable one."""
     path = tmp_path / "access.log"
     server = start_server(apps.echo, access_log=str(path), max_body_bytes=10)
     client = raw_client(server)
@@ -160,7 +160,7 @@ def test_nothing_can_be_forged(start_server, raw_client, tmp_path):
 
 @pytest.mark.long_on_pypy
 def test_names_of_a_hundred_threads(start_process, raw_client, tmp_path):
-    """Each line has the name of the thread that has served its request, however many threads there are."""
+    """Each line has the name of the thread that served its request, however many threads there are."""
     (tmp_path / "crowd.py").write_text(CROWD)
     flags = "--access-log", "log", "--access-log-format", "json", "--threads", "100"
     process = start_process(f"{tmp_path / 'crowd.py'}:app", *flags)
@@ -180,7 +180,7 @@ def test_names_of_a_hundred_threads(start_process, raw_client, tmp_path):
 
 @pytest.mark.parametrize("lane", ["auto", "off"])
 def test_the_error_log_can_be_forged_as_little(start_server, raw_client, caplog, lane):
-    """What a client or a front server puts into a target is escaped where an app's failure is logged."""
+    """A target from a client or a front server is escaped in the log of an app's failure."""
     http = start_server(apps.raises, lane=lane)
     status = raw_client(http).fetch("/\x9b31mRED\x85forged").status
     front = start_server(apps.raises, lane=lane, bind="scgi://127.0.0.1:0")
@@ -198,7 +198,7 @@ def test_the_error_log_can_be_forged_as_little(start_server, raw_client, caplog,
 
 @pytest.mark.long_on_pypy
 def test_reopened_by_a_signal(start_process, raw_client, tmp_path, wait_until):
-    """SIGUSR1: lines go to a new file, once the one of before was moved away."""
+    """SIGUSR1: lines go to a new file once the old one is moved away."""
     process = start_process("hello", "--access-log", str(tmp_path / "log"))
     raw_client(process).fetch("/before")
     wait_until(lambda: "/before" in (tmp_path / "log").read_text())
@@ -214,7 +214,7 @@ def test_reopened_by_a_signal(start_process, raw_client, tmp_path, wait_until):
 @pytest.mark.long_on_pypy
 @NEEDS_LINUX
 def test_an_app_that_goes_elsewhere(start_workers, tmp_path):
-    """The log is where the command was started: the supervisor of workers writes to it, too."""
+    """The log stays in the folder of the command's start, also when a supervisor of workers writes."""
     app = (
         "import os\nos.chdir('/')\ndef app(environ, start_response):\n    start_response('204 No', [])\n    return []\n"
     )

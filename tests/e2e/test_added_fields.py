@@ -1,4 +1,4 @@
-"""--add-field: every response has the fields, whichever part of the server makes it."""
+"""--add-field: every response has the fields, whichever part of the server answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def count_of(reply):
 @pytest.mark.also_inline
 @pytest.mark.parametrize("app", [apps.hello, apps.lazy_generator, apps.two_servers])
 def test_responses_of_the_app(start_server, raw_client, app):
-    """In one piece, in several, and with a Server field of the app's; nothing else of a response differs."""
+    """The app's responses have the fields in one piece, in several, and beside a Server field of the app's; nothing else differs."""
     client = raw_client(start_server(app, **SETTINGS))
     plain = raw_client(start_server(app)).fetch()
     for _ in range(3):
@@ -28,7 +28,7 @@ def test_responses_of_the_app(start_server, raw_client, app):
 
 @pytest.mark.provokes("the app raised")
 def test_responses_of_the_server(start_server, raw_client):
-    """An error in the app's place, a refusal of what no app has seen, a health check."""
+    """Errors in the app's place, refusals before the app, and health checks have the fields."""
     server = start_server(apps.raises, **SETTINGS)
     assert count_of(raw_client(server).fetch("/-/health/live")) == [1, 1]
     failed = raw_client(server).fetch()
@@ -39,8 +39,8 @@ def test_responses_of_the_server(start_server, raw_client):
     assert refused.status == 400 and count_of(refused) == [1, 1]
 
 
-def test_files(start_server, raw_client, tmp_path):
-    """Files have them, and so has the answer to a client that has a file already."""
+def test_files_have_the_fields_too(start_server, raw_client, tmp_path):
+    """Files have the fields, and so has a 304."""
     (tmp_path / "a.txt").write_text("a")
     client = raw_client(start_server(apps.hello, static=f"/={tmp_path}", **SETTINGS))
     first = client.fetch("/a.txt")

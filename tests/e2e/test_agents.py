@@ -1,7 +1,6 @@
-"""
-Agents for application performance, as they are: their command starts aserve, and they watch the app in each worker.
+"""Real agents for application performance: their command starts aserve, and the agents watch the app in each worker.
 
-`make agents` installs them in an environment of their own, and runs this; elsewhere it is skipped. docs/agents.md has what it shows.
+`make agents` installs them in an environment of their own, and runs this; elsewhere the tests are skipped. docs/agents.md shows the results.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from harness.interpreter import NEEDS_LINUX
 from harness.workers import Workers
 
 BIN = pathlib.Path(sys.executable).parent
-# Its answer: the process, and whether the agent has a trace of this request.
+# The app's answer: the process, and whether the agent has a trace of this request.
 APP = """\
 import json, os
 from flask import Flask
@@ -34,14 +33,14 @@ def index():
 
 
 class Agent(NamedTuple):
-    """How one is started."""
+    """How to start an agent."""
 
     launcher: tuple[str, ...]
     is_traced: str
     env: dict[str, str]
 
 
-# Nobody collects what they send: they must not mind.
+# Nobody collects the agents' data: agents must not mind.
 AGENTS = {
     "opentelemetry": Agent(
         ("opentelemetry-instrument",),
@@ -81,7 +80,7 @@ class Watched(Workers):
 
 @pytest.fixture(params=AGENTS)
 def agent(request):
-    """Each that is installed here."""
+    """Each installed agent."""
     agent = AGENTS[request.param]
     if not (BIN / agent.launcher[0]).exists():
         pytest.skip(f"{agent.launcher[0]} is not installed; make agents")
@@ -108,8 +107,8 @@ def start(tmp_path, agent):
 
 
 @pytest.mark.parametrize("flags", [(), ("--preload",), ("--tracing",)], ids=["each", "preload", "tracing"])
-def test_two_workers(start, agent, raw_client, flags):
-    """They begin, serve traced requests, are replaced by SIGHUP and SIGUSR2 and end, with nothing that hangs or is lost."""
+def test_two_watched_workers_are_replaced_and_end(start, agent, raw_client, flags):
+    """Watched workers begin, serve traced requests, are replaced by SIGHUP and SIGUSR2 and end; nothing hangs or is lost."""
     if "--tracing" in flags and agent.launcher != ("opentelemetry-instrument",):
         pytest.skip("its spans are the SDK's of OpenTelemetry")
     process = start("--workers", "2", *flags)

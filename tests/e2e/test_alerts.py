@@ -1,6 +1,6 @@
-"""The alert rules, the dashboard and the advice on autoscaling, on what a real server has told in each outage of docs/trouble.md.
+"""Alert rules, dashboard and autoscaling, on series of a real server in each outage of docs/trouble.md.
 
-`tests/record_outages.py` has recorded it; promtool replays it. Where a recording cannot be had, series are written here.
+`tests/record_outages.py` recorded the series; promtool replays them. Where a recording cannot be had, series are written here.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ LABELS = 'job="site",instance="a"'
 SCRAPE_SECONDS = 15
 PAGE, TICKET = "page", "ticket"
 NIGHT_SECONDS = 355  # of the good day, after minutes without requests
-PAGE_SECONDS = 120  # within which an outage is to page
+PAGE_SECONDS = 120  # an outage is to page within this time
 
-# Recording: how severe it is, by which alert (a regular expression), and which others may be raised with it.
+# Recording: severity, alert (a regular expression), other alerts that may be raised.
 OUTAGES = {
     "stuck": (PAGE, "AserveNothingBegins", ""),
     "stuck-impatient": (PAGE, "AserveNothingBegins", "AserveAllThreadsBusy|AserveClientsGiveUp|AserveRequestsWait"),  # clients go after eight seconds
@@ -50,7 +50,7 @@ OUTAGES = {
 NONE = {}
 ONE = {"{}": 1}
 
-# Alert: series, after how many seconds it is raised, and when not yet. What takes longer than a recording, or root.
+# Alert: series, seconds until raised, and seconds when not yet. For series longer than a recording, or as root.
 WRITTEN = {
     "AserveThreadsNearlyAllBusy": (
         {'aserve_threads_busy_seconds_total{worker="1"}': "0+30x80", 'aserve_requests_waiting{worker="1"}': "2x80",
@@ -71,18 +71,18 @@ WRITTEN = {
 
 
 def others(alerts, seconds):
-    """Return what gives the alerts that were raised besides these."""
+    """Return the expression for all further raised alerts."""
     chosen = f'alertstate="firing",alertname!~"{alerts}"'
     return f"group by (alertname) (max_over_time(ALERTS{{{chosen}}}[{seconds}s]))"
 
 
 def up_of(values):
-    """Return the series that Prometheus makes itself, for those of others: it scrapes with success."""
+    """Return Prometheus' own series of successful scrapes."""
     return {"series": f"up{{{LABELS}}}", "values": f"1x{len(values)}"}
 
 
 def test_every_rule_is_raised():
-    """There is a test of each rule, and no outage of a rule that is none."""
+    """Each rule has a test, and no outage names an unknown rule."""
     (group,) = yaml.safe_load(ALERTS.read_text())["groups"]
     severities = {rule["alert"]: rule["labels"]["severity"] for rule in group["rules"]}
     tried = {alert: severity for severity, must, _ in OUTAGES.values() for alert in must.split("|")}
@@ -92,8 +92,8 @@ def test_every_rule_is_raised():
 
 
 @pytest.mark.parametrize("interval", [15, 60])
-def test_outages(tmp_path, interval):
-    """Before it nothing is raised; within two minutes it pages, or makes a ticket, wherever between two scrapes it begins."""
+def test_an_outage_raises_its_alert_in_time(tmp_path, interval):
+    """Before an outage nothing is raised; within two minutes an alert pages, or makes a ticket, wherever between two scrapes the outage begins."""
     tests = []
     for name, (severity, must, may) in OUTAGES.items():
         recording = load(name)
@@ -111,7 +111,7 @@ def test_outages(tmp_path, interval):
 
 
 def test_connections_of_a_unix_socket(tmp_path):
-    """Of its queue the kernel does not tell: that no connection idles is enough."""
+    """The kernel does not tell the queue of a unix socket: no idle connection is enough."""
     recording = load("connections")
     series = [one for one in recording.replay(SCRAPE_SECONDS, 0, LABELS) if "listen_queue" not in one["series"]]
     test = RuleTest(series, SCRAPE_SECONDS)
@@ -120,7 +120,7 @@ def test_connections_of_a_unix_socket(tmp_path):
 
 
 def test_a_good_day(tmp_path):
-    """Traffic, a worker that is killed, a reload, seconds of a slow database, a night with one request that fails, a restart: no page."""
+    """Traffic, a killed worker, a reload, seconds of a slow database, one failed request in a night, a restart: no page."""
     recording = load("good")
     series = recording.replay(SCRAPE_SECONDS, 0, LABELS)
     for one in series:  # and half an hour without any request
@@ -132,8 +132,8 @@ def test_a_good_day(tmp_path):
 
 
 @pytest.mark.parametrize("alert", WRITTEN)
-def test_written(tmp_path, alert):
-    """Rules of which the tests have no recording are raised, and not before."""
+def test_rules_without_a_recording_are_raised_in_time(tmp_path, alert):
+    """Rules without a recording are raised in time, and not before."""
     series, at, not_yet = WRITTEN[alert]
     written = [{"series": with_labels(name, LABELS), "values": values} for name, values in series.items()]
     test = RuleTest([*written, up_of(range(80))], SCRAPE_SECONDS)
@@ -144,17 +144,17 @@ def test_written(tmp_path, alert):
 
 
 def test_a_job_of_another_name(tmp_path):
-    """Where no job has the name of the rules they page, rather than never."""
+    """Where no job has the expected name, the rules page."""
     test = RuleTest([{"series": 'up{job="shop",instance="a"}', "values": "1x10"}], SCRAPE_SECONDS)
     test.expect(raised("AserveDown", 60, PAGE), 60, ONE)
     assert run([test], ALERTS, tmp_path) == ""
 
 
-# How many threads are in use, as it is asked
+# How many threads are in use
 
 
 def panel(title):
-    """Return the first query of one of the dashboard's."""
+    """Return the first query of a panel."""
     board = json.loads((ROOT / "examples/grafana/aserve.json").read_text())
     (found,) = (panel["targets"][0]["expr"] for panel in board["panels"] if panel["title"] == title)
     return re.sub(r"\$(job|instance)", ".*", found).replace("$__rate_interval", "1m")
@@ -171,19 +171,19 @@ def adapters():
     return query.replace("<<.GroupBy>>", "instance").replace("<<.LabelMatchers>>", 'job="site"')
 
 
-# What it asks, and how much it is of all threads when these are all busy: as a share, or their number.
+# The query, and its value when all threads are busy: as a share, or as a number.
 IN_USE = {
     "the gauge of the dashboard": (lambda: panel("Threads in use"), 1),
     "by instance": (lambda: panel("Threads in use, by instance"), 1),
     "the page's own": (lambda: in_docs(r"```promql\n(.*?)\n"), 1),
     "the gauge": (lambda: 'sum(aserve_threads{state="busy"})', 8),
 }
-# These count requests that wait, too: threads that compute wait for one another, and then half of them are idle in full load.
+# These count waiting requests, too: computing threads wait for one another, and then half of the threads are idle in full load.
 WANTED = {"an HPA": (adapters, 1), "KEDA": (lambda: in_docs(r"query: >-\n(.*?)threshold"), 8)}
 
 
 def test_threads_in_use(tmp_path):
-    """In a stall and in full load it is all of them, also where clients give up; what autoscalers ask for is more; at rest it is none."""
+    """In a stall and in full load all threads are in use, also where clients give up; autoscalers see more; at rest the value is none."""
     in_use, wanted = ([(ask(), full) for ask, full in asked.values()] for asked in (IN_USE, WANTED))
     tests = []
     for name in ("stuck", "stuck-impatient", "queue", "full-load"):
@@ -202,7 +202,7 @@ def test_threads_in_use(tmp_path):
 
 
 def test_the_dashboard_in_a_stall(tmp_path):
-    """It shows who waits, how old the oldest request is, and that none is begun."""
+    """The dashboard shows the waiting requests, the age of the oldest, and no begun one."""
     recording = load("stuck")
     test = RuleTest(recording.replay(SCRAPE_SECONDS, 0, LABELS), SCRAPE_SECONDS)
     at = recording.fault_at + PAGE_SECONDS

@@ -35,8 +35,7 @@ def apache(request, behind):
     return behind(request.param)
 
 
-def test_the_environ(apache):
-    """Apache's words are the environ's."""
+def test_the_environ_has_apaches_words(apache):
     check_environ(apache)
 
 
@@ -45,7 +44,7 @@ def test_the_environ(apache):
     [("/", "/"), ("/%2541", "/%41"), ("/a%20b/c?d=%2541", "/a b/c"), ("/%C3%A9", "/\xc3\xa9"), ("/a;b=c", "/a;b=c")],
 )
 def test_paths_are_decoded_once(apache, target, path_info):
-    """PATH_INFO is the path that Apache was asked for, decoded once."""
+    """PATH_INFO is the path asked of Apache, decoded once."""
     environ = environ_of(apache, target)
     assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == ("", path_info)
     assert environ["REQUEST_URI"] == target
@@ -62,8 +61,8 @@ def test_head_and_statuses(apache):
     check_statuses(apache)
 
 
-def test_truncation(apache):
-    """An app that dies within a body of a known length: the client sees it."""
+def test_a_truncated_body_is_seen_as_such(apache):
+    """The client sees that an app died within a body of known length."""
     with pytest.raises((http.client.IncompleteRead, ConnectionError)):
         apache.fetch("/cut", Connection="close")
 
@@ -79,8 +78,7 @@ def test_a_client_that_leaves(behind):
     assert app.made[0].closed.wait(30)
 
 
-def test_on_tcp(start_server, fronts):
-    """The same over TCP."""
+def test_the_page_serves_on_tcp_too(start_server, fronts):
     assert PAGE.settings("On TCP")["bind"] == "uwsgi://127.0.0.1:3031"
     port = start_server(site, bind="uwsgi://127.0.0.1:0").address[1]
     apache = fronts.apache(PAGE.block("On TCP", "apache"), {"127.0.0.1:3031": f"127.0.0.1:{port}"})

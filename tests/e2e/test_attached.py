@@ -1,4 +1,4 @@
-"""Programs beside the workers (--attach): real ones, over the ends of each, reloads, upgrades and the end of the supervisor."""
+"""Real programs beside the workers (--attach), through ends, reloads, upgrades and the supervisor's end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.workers import is_alive
 
 pytestmark = [NEEDS_LINUX, pytest.mark.any_parser]
 
-# Says in a file of its own pid what it was given, then waits; it tells of SIGTERM, and ends by it unless there is a file `stubborn`.
+# Writes its environment to a file named by its pid, then waits; SIGTERM is noted, and ends the program unless a file `stubborn` exists.
 PROGRAM = """\
 import json, os, signal, sys, time
 
@@ -56,35 +56,35 @@ while True:
 
 
 class Programs:
-    """What the programs in a folder have told."""
+    """The told state of the programs in a folder."""
 
     def __init__(self, folder):
         self.folder = folder
         (folder / "program.py").write_text(PROGRAM)
 
     def command(self, *arguments):
-        """Return the command of one."""
+        """Return the command of a program."""
         return " ".join([sys.executable, "-I", str(self.folder / "program.py"), *arguments])
 
     def pids(self):
-        """Return those that have begun, the first first."""
+        """Return the pids of all begun programs, in order."""
         paths = sorted(self.folder.glob("*.started"), key=lambda path: path.stat().st_mtime_ns)
         return [int(path.stem) for path in paths]
 
     def alive(self):
-        """Return those that run."""
+        """Return the pids of running programs."""
         return [pid for pid in self.pids() if is_alive(pid)]
 
     def wait(self, count=1, but=()):
-        """Wait until so many run that are not among these; return their pids."""
+        """Wait until that many more programs run; return their pids."""
         return wait_until(lambda: len(new := [pid for pid in self.alive() if pid not in but]) == count and new, 30)
 
     def told(self, pid):
-        """Return what one has told of itself."""
+        """Return a program's own words."""
         return json.loads((self.folder / f"{pid}.started").read_text())
 
     def has_term(self, pid):
-        """Whether it was sent SIGTERM."""
+        """Tell whether a program got SIGTERM."""
         return (self.folder / f"{pid}.term").exists()
 
 
@@ -98,7 +98,7 @@ def programs(tmp_path):
 
 @pytest.mark.long_on_pypy
 def test_what_it_is_given(start_workers, programs):
-    """It has standard error, and nothing else of ours; its lines are in the log; it ends with the server."""
+    """A program has standard error, and nothing else of the server's; its lines are in the log; it ends with the server."""
     os.set_inheritable(leaked := os.open("/etc/passwd", os.O_RDONLY), True)
     process = start_workers(
         "--workers", "1", "--attach", f"one={programs.command('x', 'y z')}", "--env", "OWN=1", OTHER="2"
@@ -119,8 +119,8 @@ def test_what_it_is_given(start_workers, programs):
     assert re.search(rf"attached one \(pid {pid}\) has ended: it exited with status 0\n(.*\n)*.*stopped", process.log)
 
 
-def test_ignored_signals(start_workers):
-    """SIGPIPE and SIGXFSZ, which Python ignores, end it as they end any program."""
+def test_signals_ignored_by_python_end_a_program(start_workers):
+    """SIGPIPE and SIGXFSZ, ignored by Python, end an attached program as any program."""
     process = start_workers("--workers", "1", "--attach", "sh -c 'grep SigIgn /proc/self/status; exec sleep 600'")
     ignored = int(process.wait_for_log(r"SigIgn:\t([0-9a-f]+)\n")[1], 16)
     assert not ignored & (1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1)
@@ -128,8 +128,8 @@ def test_ignored_signals(start_workers):
 
 
 @pytest.mark.long_on_pypy
-def test_its_end(start_workers, programs):
-    """It is started once more, and what it left behind is ended."""
+def test_an_ended_program_is_started_again(start_workers, programs):
+    """A program that ended is started once more, and its children are ended."""
     process = start_workers("--workers", "1", "--attach", f"one={programs.command('--with-child')}")
     (pid,) = programs.wait()
     child = programs.told(pid)["child"]
@@ -147,8 +147,8 @@ def test_its_end(start_workers, programs):
 
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("number", [long(signal.SIGHUP), signal.SIGUSR2], ids=lambda number: number.name)
-def test_a_reload(start_workers, programs, number):
-    """It goes on until workers are new, is started anew once, and is one at any time: also where the supervisor becomes new code."""
+def test_a_reload_restarts_a_program_once(start_workers, programs, number):
+    """A program goes on until workers are new, and is started anew once; two never run, even through new code of the supervisor."""
     process = start_workers("--workers", "1", "--attach", f"one={programs.command()}")
     (pid,) = programs.wait()
     process.signal(number)
@@ -164,8 +164,8 @@ def test_a_reload(start_workers, programs, number):
 
 
 @pytest.mark.long_on_pypy
-def test_settings(start_workers, programs, tmp_path):
-    """A reload reads which programs there are to be; a command that is not there changes nothing."""
+def test_a_reload_reads_the_list_of_programs(start_workers, programs, tmp_path):
+    """A reload reads the list of programs; a missing command changes nothing."""
     toml = tmp_path / "pyproject.toml"
     toml.write_text(f"[tool.aserve]\nworkers = 1\nattach = ['one={programs.command('1')}']\n")
     process = start_workers()
@@ -183,7 +183,7 @@ def test_settings(start_workers, programs, tmp_path):
 
 @pytest.mark.long_on_pypy
 def test_one_that_does_not_end(start_workers, programs, tmp_path):
-    """It is killed after --drain-timeout, with its own children; the exit status says so."""
+    """A program that does not end is killed after --drain-timeout, with its children; the exit status says so."""
     (tmp_path / "stubborn").touch()
     process = start_workers(
         "--workers", "1", "--drain-timeout", "1s", "--attach", f"one={programs.command('--with-child')}"
@@ -195,8 +195,8 @@ def test_one_that_does_not_end(start_workers, programs, tmp_path):
     assert f"attached one (pid {pid}) had not ended 1 s after SIGTERM (--drain-timeout); ending it" in process.log
 
 
-def test_at_once(start_workers, programs, tmp_path):
-    """SIGQUIT ends it without a word."""
+def test_sigquit_ends_a_program_at_once(start_workers, programs, tmp_path):
+    """SIGQUIT ends a program without a word."""
     process = start_workers("--workers", "1", "--attach", f"one={programs.command()}")
     (pid,) = programs.wait()
     assert process.stop(signal.SIGQUIT) == 128 + signal.SIGQUIT and not is_alive(pid) and not programs.has_term(pid)
@@ -204,7 +204,7 @@ def test_at_once(start_workers, programs, tmp_path):
 
 @pytest.mark.long_on_pypy
 def test_a_supervisor_that_dies(start_workers, programs):
-    """The kernel tells the program, which ends: the next supervisor starts another."""
+    """The kernel tells the program, which ends; the next supervisor starts another."""
     process = start_workers("--workers", "1", "--attach", f"one={programs.command()}")
     (pid,) = programs.wait()
     os.kill(process.pid, signal.SIGKILL)
@@ -213,8 +213,8 @@ def test_a_supervisor_that_dies(start_workers, programs):
 
 
 @pytest.mark.long_on_pypy
-def test_status(start_workers, programs, tmp_path):
-    """`aserve status` shows it, also one that ends all the time."""
+def test_the_status_shows_each_program(start_workers, programs, tmp_path):
+    """`aserve status` shows a program, also one that ends all the time."""
     control = str(tmp_path / "control")
     attached = ("--attach", f"one={programs.command()}", "--attach", "false=sh -c 'exit 3'")
     process = start_workers("--workers", "1", "--control", control, *attached)
@@ -232,7 +232,7 @@ def test_status(start_workers, programs, tmp_path):
 
 @pytest.mark.long_on_pypy
 def test_a_command_that_is_not_there(tmp_path):
-    """It is told before anything is bound; one that cannot be run in the end is told in the log."""
+    """A missing command is told before anything is bound; a command that cannot be run is told in the log."""
     (tmp_path / "app.py").write_text("def app(environ, start_response): pass\n")
     words = ("app:app", "--bind", "127.0.0.1:0", "--workers", "1", "--attach", "no-such-program x")
     done = run_command(*words, cwd=tmp_path)
@@ -242,7 +242,7 @@ def test_a_command_that_is_not_there(tmp_path):
 
 @pytest.mark.long_on_pypy
 def test_one_that_cannot_be_run(start_workers, tmp_path):
-    """What only shows when it is run is in the log, with the reason."""
+    """A failure of the run is in the log, with the reason."""
     script = pathlib.Path(tmp_path / "script")
     script.write_text("#!/no/such/interpreter\n")
     script.chmod(0o755)
@@ -266,8 +266,8 @@ RUN = "echo $$ >> runs; while [ ! -e go ]; do sleep 0.02; done"
 
 
 @pytest.mark.long_on_pypy
-def test_at_times(start_workers, tmp_path, monkeypatch):
-    """A command of --cron is begun when its minute comes, and not while it runs: not by new code either. It ends with the server."""
+def test_a_cron_command_begins_at_its_minute(start_workers, tmp_path, monkeypatch):
+    """A command of --cron begins at its minute, and not while it runs, even by new code. The command ends with the server."""
     monkeypatch.setattr(ServerProcess, "command", (sys.executable, "-I", "-c", FAST))
     runs, go = tmp_path / "runs", tmp_path / "go"
     process = start_workers("--workers", "1", "--cron", f"c=* * * * * {RUN}")

@@ -1,7 +1,6 @@
-"""
-What balancers are told of a host, and what they make of it: HAProxy, nginx and Caddy with the configurations of docs/balancers.md.
+"""A host's words to balancers, and their effect: HAProxy, nginx and Caddy with the configurations of docs/balancers.md.
 
-PyPy's run has what they are told; what they make of it is theirs.
+PyPy's run has the words; the effect is the balancers'.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ class Host:
     def __init__(self, start, name, folder, *flags):
         self.control = str(folder / f"control-{name}")
         flags = ("--metrics", "127.0.0.1:0", "--agent-check", "127.0.0.1:0", "--control", self.control, *flags)
-        # Both are in one file, one after the other: of other lengths, or Python takes what it has compiled for the first.
+        # Both apps are in one file in turn: with other lengths, or Python takes the compiled first.
         self.process = start(*flags, app={"two": "two, later"}.get(name, name))
         self.metrics = int(self.process.wait_for_log(r"metrics on http://127.0.0.1:(\d+)/")[1])
         self.agent = int(self.process.wait_for_log(r"HAProxy's agent check on 127.0.0.1:(\d+)")[1])
 
     @property
     def line(self):
-        """What an agent check is told."""
+        """Return the answer to an agent check."""
         with socket.create_connection(("127.0.0.1", self.agent), 20) as client, client.makefile() as lines:
             return lines.read()
 
@@ -98,10 +97,10 @@ def shares(haproxy, count=20):
     return found[b"one"], found[b"two"]
 
 
-@pytest.mark.long  # what a weight does is HAProxy's; tests/features/metrics/test_balance.py has the weights
+@pytest.mark.long  # the effect of a weight is HAProxy's; tests/features/metrics/test_balance.py has the weights
 @ONCE
 def test_a_host_whose_threads_wait_gets_less(pair, tmp_path):
-    """It is full, though its CPU idles; when its threads are free again, it gets its share."""
+    """A full host, though its CPU idles, gets less; with free threads again, its share."""
     one, two, haproxy = pair
     assert two.line == one.line == "up ready 100%\n"
     with one.held(tmp_path, 3):
@@ -114,7 +113,7 @@ def test_a_host_whose_threads_wait_gets_less(pair, tmp_path):
 
 @ONCE
 def test_taking_a_host_out(pair, tmp_path):
-    """By a command; everybody who asks hears of it, and back again. No request is lost."""
+    """A command takes a host out, and back again; every asker hears of both, and no request is lost."""
     one, _, haproxy = pair
     for wish, why in (("drain", "drained by aserve balancers"), ("maint", "in maintenance by aserve balancers")):
         assert one.tell(wish) == f"balancers are told: {wish}\n"
@@ -127,7 +126,7 @@ def test_taking_a_host_out(pair, tmp_path):
 
 
 def test_while_every_worker_hangs(pair):
-    """The supervisor answers, and says so; HAProxy takes the host out, and back when it goes on."""
+    """The supervisor answers for hanging workers; HAProxy takes the host out, and back when they go on."""
     one, _, haproxy = pair
     (pid,) = one.process.wait_for_workers(1)
     halt(pid)
@@ -142,7 +141,7 @@ def test_while_every_worker_hangs(pair):
 
 
 def test_the_end_of_a_host(pair, tmp_path):
-    """From SIGTERM on it says that it drains, while it finishes; HAProxy loses no request."""
+    """From SIGTERM on a host says `drain` while it finishes; HAProxy loses no request."""
     one, _, haproxy = pair
     with one.held(tmp_path, 1):
         one.tell("drain")
@@ -156,7 +155,7 @@ def test_the_end_of_a_host(pair, tmp_path):
 
 
 def test_health_checks_of_the_app_port(start_workers, tmp_path):
-    """They hear what people have said, too, and so do workers that begin later."""
+    """Health checks tell people's orders, too, and so do workers that begin later."""
     host = Host(start_workers, "one", tmp_path, "--workers", "1", "--healthcheck-path", "/-/health")
     host.tell("drain")
 
@@ -176,8 +175,8 @@ def test_health_checks_of_the_app_port(start_workers, tmp_path):
     wait_until(lambda: ready() == (200, b"ready\n"))
 
 
-def test_one_process(start_process, tmp_path):
-    """Without workers its event loop answers."""
+def test_one_process_answers_on_its_event_loop(start_process, tmp_path):
+    """Without workers the event loop answers."""
     host = Host(lambda *flags, app: start_process("hello", *flags), "one", tmp_path)
     assert host.line == "up ready 100%\n" and host.probe("/live") == (200, "live\n")
     assert host.tell("maint") == "balancers are told: maint\n" and host.line == "up maint\n"
@@ -185,8 +184,8 @@ def test_one_process(start_process, tmp_path):
 
 
 @ONCE
-def test_nginx(start_server, fronts, tmp_path):
-    """Connections that end and are made anew lose nothing, POST included; both hosts get their share."""
+def test_nginx_loses_no_request_and_shares(start_server, fronts, tmp_path):
+    """Ended and remade connections lose nothing, POST included; both hosts get their share."""
     counts = {"one": 0, "two": 0}
 
     def app_of(name):
@@ -210,8 +209,8 @@ def test_nginx(start_server, fronts, tmp_path):
 
 
 @ONCE
-def test_caddy(start_server, fronts):
-    """A host that is not ready gets nothing until it is; one that is gone costs no request. (Both have the same app but for its count.)"""
+def test_caddy_avoids_a_host_that_is_not_ready(start_server, fronts):
+    """An unready host gets nothing; a gone one costs no request. (Both have the same app but for its count.)"""
     settings = {**PAGE.settings("Caddy"), "bind": "127.0.0.1:0", "drain_delay_seconds": 0}
     recorders = [apps.Recorder(apps.hello) for _ in range(2)]
     hosts = [start_server(recorder, **settings) for recorder in recorders]
@@ -244,7 +243,7 @@ def is_refused(address):
 @ONCE
 @pytest.mark.provokes("ValueError")
 def test_a_host_that_fails_is_no_host_that_is_gone(start_workers, fronts, tmp_path):
-    """HAProxy takes out a host to which connections fail, long before its next check, and none whose app fails; whoever comes then is answered."""
+    """HAProxy takes out a host with failing connections long before its next check, and none with a failing app; later clients are answered."""
     hosts = [Host(start_workers, name, tmp_path, "--workers", "1") for name in ("one", "two")]
     changes = {"inter 2s": "inter 60s"}
     for number, (name, host) in enumerate(zip(("one", "two"), hosts), 1):
@@ -255,7 +254,7 @@ def test_a_host_that_fails_is_no_host_that_is_gone(start_workers, fronts, tmp_pa
     assert min(shares(haproxy)) >= 9
     for pid in (hosts[0].process.pid, *hosts[0].process.workers):
         os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: is_refused(hosts[0].process.address))  # what it had accepted before is lost with it
+    wait_until(lambda: is_refused(hosts[0].process.address))  # requests accepted before are lost with the host
     wait_until(
         lambda: shares(haproxy) == (0, 20) and "Server app/one is DOWN" in haproxy.log, explain=lambda: haproxy.log
     )
@@ -273,7 +272,7 @@ PLAIN = "frontend www\n    mode http\n    bind :80\n    default_backend app\nbac
 
 @ONCE
 def test_the_wait_is_for_haproxy_alone(start_server, raw_client, fronts):
-    """It has the field, and its clients have not."""
+    """HAProxy gets the field, and its clients do not."""
     server = start_server(apps.hello, queue_wait_header="X-Queue-Wait")
     haproxy = fronts.haproxy(PLAIN % "{}:{}".format(*server.address) + PAGE.block("The wait in a field", "haproxy"))
     assert raw_client(server).fetch().get("X-Queue-Wait") is not None
@@ -282,8 +281,7 @@ def test_the_wait_is_for_haproxy_alone(start_server, raw_client, fronts):
 
 
 @ONCE
-def test_the_example():
-    """The files of examples/haproxy have what the page has."""
+def test_the_example_has_the_pages_lines():
     folder = pathlib.Path(DOCS).parent / "examples/haproxy"
     lines = {line.strip() for line in (folder / "haproxy.cfg").read_text().splitlines()}
     missing = [line for line in PAGE.block("HAProxy", "haproxy").splitlines() if line.strip() not in lines]

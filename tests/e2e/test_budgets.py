@@ -1,4 +1,4 @@
-"""What large bodies take of the disk and of descriptors has an end: a clear answer beyond it, and nothing lost within it."""
+"""Large bodies take a bounded part of disk and descriptors: a clear answer beyond, and nothing lost within."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LANES = ["auto", "off"]
 
 
 def upload(client, size, sent, *fields):
-    """Begin an upload of this size with so many octets of it."""
+    """Begin an upload of this size with so many octets sent."""
     client.request("/", f"Content-Length: {size}", *fields, method="POST")
     client.send(b"x" * sent)
 
@@ -37,7 +37,7 @@ def lines_of(log, mark):
 )
 @pytest.mark.also_inline
 def test_the_disk_of_request_bodies(start_server, raw_client, wait_until, caplog):
-    """A body that finds no room is answered 503; what was accepted is finished, and then there is room again."""
+    """A body without room is answered 503; accepted bodies are finished, and then there is room again."""
     server = start_server(apps.count_body, body_memory_bytes=KIB, body_spool_total_bytes=100 * KIB)
     budgets = server.server._commons.budgets
     first = raw_client(server)
@@ -59,7 +59,7 @@ def test_the_disk_of_request_bodies(start_server, raw_client, wait_until, caplog
 
 
 def test_a_body_that_never_fits(start_server, raw_client):
-    """413 where even an empty disk would not do, by its length before it comes, in chunks as soon as it is."""
+    """A body too large for even an empty disk gets 413: by its length before it comes, in chunks at the limit."""
     server = start_server(apps.count_body, body_memory_bytes=KIB, body_spool_total_bytes=10 * KIB)
     by_length, in_chunks = raw_client(server), raw_client(server)
     upload(by_length, 10 * KIB + 1, 0, "Expect: 100-continue")
@@ -97,7 +97,7 @@ def test_front_servers_are_told(start_server, raw_client, bind):
 
 
 def test_the_response_before_it_is_finished(start_server, raw_client):
-    """A pipelined upload that cannot be kept costs itself alone: the request before it has its response, then comes the 503."""
+    """A pipelined upload without room costs itself alone: the request before has its response, then comes the 503."""
     gate = apps.Gate(apps.hello)
     server = start_server(gate, body_memory_bytes=KIB, body_spool_total_bytes=100 * KIB, spool_files=1, lane="off")
     server.server._commons.budgets.files.reserve(1)
@@ -117,7 +117,7 @@ def test_the_response_before_it_is_finished(start_server, raw_client):
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("lack", ["disk", "files"])
 def test_the_disk_of_responses(start_server, raw_client, wait_until, lack, caplog):
-    """A response that finds no room waits for its client, as without a spool; every octet of all arrives."""
+    """A response without room waits for its client, as without a spool; every octet of all arrives."""
     block, count = b"0123456789abcdef" * 4096, 256
     app = apps.Streamer(lambda: (block for _ in range(count)))
     settings = {"response_spool_total_bytes": MIB} if lack == "disk" else {"spool_files": 1}
@@ -144,7 +144,7 @@ def test_the_disk_of_responses(start_server, raw_client, wait_until, lack, caplo
 @pytest.mark.long_on_pypy
 @pytest.mark.also_inline
 def test_files_that_are_sent(start_server, raw_client, wait_until, tmp_path):
-    """Beyond --spool-files a file is read by its worker: it arrives as the others do."""
+    """Beyond --spool-files a file is read by its worker, and arrives whole."""
     (tmp_path / "file").write_bytes(os.urandom(8 * MIB))
     app = apps.file_sender(lambda: open(tmp_path / "file", "rb"))
     server = start_server(app, is_checked=False, spool_files=3)
@@ -162,7 +162,7 @@ def test_files_that_are_sent(start_server, raw_client, wait_until, tmp_path):
 # Descriptors
 
 
-# An app that lowers the limit of its process, before there is a server: here it would be the tests' own.
+# The app lowers the limit of its process before there is a server: here the limit would be the tests' own.
 LIMITED = f"""
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
@@ -174,7 +174,7 @@ from apps import opens_a_file
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("lane", LANES)
 def test_uploads_leave_descriptors_to_the_app(start_process, raw_client, wait_until, lane, tmp_path):
-    """With `ulimit -n 256` and 124 uploads at once an app still opens its files; who was accepted is answered."""
+    """With `ulimit -n 256` and 124 uploads at once an app still opens its files, and accepted uploads are answered."""
     (tmp_path / "limited.py").write_text(LIMITED)
     process = start_process(f"{tmp_path}/limited.py:opens_a_file", "--lane", lane, "--body-memory", "1k")
     other = raw_client(process)
@@ -201,7 +201,7 @@ def test_uploads_leave_descriptors_to_the_app(start_process, raw_client, wait_un
     assert len(lines_of(process.log, "(--spool-files)")) == 1 and "Traceback" not in process.log
 
 
-# A disk that is full
+# A full disk
 
 
 def free_bytes(folder):
@@ -219,7 +219,7 @@ def fill(folder):
 @pytest.mark.parametrize("lane", LANES)
 @pytest.mark.parametrize("budget", ["1g", "0"])
 def test_uploads_and_a_small_disk(start_process, raw_client, small_disk, wait_until, lane, budget):
-    """Full, whether by its own or by our limit: 503, and when others have ended an upload is kept again."""
+    """A disk full by its own or by our limit gives 503; after other uploads end, an upload is kept again."""
     flags = ("--lane", lane, "--body-memory", "1k", "--body-spool-total", budget, "--min-rate", "0")
     process = start_process("count_body", *flags, TMPDIR=str(small_disk))
     first, second = raw_client(process), raw_client(process)
@@ -246,7 +246,7 @@ def test_uploads_and_a_small_disk(start_process, raw_client, small_disk, wait_un
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("flags", [("--lane", "auto"), long((("--lane", "off"),)), ("--workers", "2")])
 def test_space_that_comes_and_goes(start_process, raw_client, small_disk, wait_until, tmp_path, flags):
-    """Whoever fills the disk, before the start or later: 503 and a warning of `aserve status`; once it is free again, neither."""
+    """A full disk, before the start or later, gives 503 and a warning of `aserve status`; a free disk neither."""
     fill(small_disk)
     process = start_process("count_body", *flags, "--control", f"{tmp_path}/control", TMPDIR=str(small_disk))
 
@@ -273,7 +273,7 @@ def test_space_that_comes_and_goes(start_process, raw_client, small_disk, wait_u
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("lane", LANES)
 def test_the_disk_fills_while_a_body_comes(start_process, raw_client, small_disk, wait_until, lane):
-    """The body was accepted, and then others have taken its room: 503 and an end, and the next one is kept."""
+    """An accepted body whose room is taken gets 503 and an end, and the next body is kept."""
     process = start_process("count_body", "--lane", lane, TMPDIR=str(small_disk))
     client = raw_client(process)
     upload(client, MIB + MIB // 2, MIB)
@@ -290,7 +290,7 @@ def test_the_disk_fills_while_a_body_comes(start_process, raw_client, small_disk
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("lane", LANES)
 def test_responses_and_a_small_disk(start_process, raw_client, small_disk, lane):
-    """The app waits for a client whose response no longer fits; others are served, and it gets every octet."""
+    """The app waits for a client whose response no longer fits; other clients are served, and each gets every octet."""
     process = start_process(
         "site", "--lane", lane, "--response-spool-total", "1g", "--threads", "4", TMPDIR=str(small_disk)
     )

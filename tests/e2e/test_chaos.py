@@ -19,7 +19,7 @@ apps, chaos_client = modules("apps", "chaos_client")
     "where", ["http://127.0.0.1:0", long("http://unix:{}/s"), "uwsgi://unix:{}/s", "scgi://unix:{}/s"]
 )
 def test_good_requests_survive_chaos(start_server, tmp_path, where):
-    """None is lost, crossed, answered twice or run twice while others send nonsense, break off and vanish."""
+    """No good request is lost, crossed, answered twice or run twice while bad clients send nonsense, break off and vanish."""
     bind = where.format(tmp_path)
     server = start_server(apps.token, bind=bind, is_checked=False)
     target = chaos_client.parse_target(bind if "unix" in bind else server.url)

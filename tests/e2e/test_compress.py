@@ -1,4 +1,4 @@
-"""--compress over real sockets: what clients receive, and when."""
+"""--compress over real sockets: the received octets, and when they come."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GZIP = "Accept-Encoding: gzip"
 
 
 def page(environ, start_response):
-    """Answer with a page, in the way that the path names."""
+    """Answer with a page, in the way of the path."""
     kind = environ["PATH_INFO"]
     if environ.get("HTTP_IF_NONE_MATCH") == 'W/"a"':
         start_response("304 Not Modified", [("ETag", '"a"')])
@@ -43,8 +43,8 @@ def page(environ, start_response):
     "with --compress the app's tag becomes weak",
 )
 @pytest.mark.parametrize("path", ["/list", "/iterable", "/stream", "/write"])
-def test_pages(start_server, raw_client, path, way):
-    """However the app gives it, a page arrives whole, and the connection stays in sync."""
+def test_every_page_arrives_whole(start_server, raw_client, path, way):
+    """A page arrives whole however the app answers, and the connection stays in sync."""
     server = start_server(page, compress=True, request_seconds=60 if way.threads else 0)
     client = raw_client(server)
     for _ in range(2):
@@ -65,7 +65,7 @@ def test_pages(start_server, raw_client, path, way):
 
 
 def test_events_arrive_at_once(start_server, raw_client, way):
-    """A client can read what was yielded before the app goes on."""
+    """A client can read yielded data before the app goes on."""
     if not way.threads:
         pytest.skip("the app waits for its client")
     goes_on = threading.Semaphore(0)
@@ -91,7 +91,7 @@ def test_events_arrive_at_once(start_server, raw_client, way):
 
 @pytest.mark.parametrize("protocol", sidecars.PROTOCOLS)
 def test_behind_a_front_server(start_server, raw_client, protocol):
-    """A front server gets it compressed, if its client takes that."""
+    """A front server gets compressed data if its client takes gzip."""
     server = start_server(page, compress=True, bind=f"{protocol}://127.0.0.1:0")
     for path in ("/list", "/stream"):
         reply = sidecars.fetch(raw_client(server), protocol, path, HTTP_ACCEPT_ENCODING="gzip")
@@ -100,7 +100,7 @@ def test_behind_a_front_server(start_server, raw_client, protocol):
 
 
 def test_an_app_that_fails(start_server, raw_client, way):
-    """Before the first octet that is a 500; behind it the response is cut, and seen to be."""
+    """A failure before the first octet is a 500; behind it the response is cut visibly."""
 
     def app(environ, start_response):
         start_response("200 OK", [HTML])
@@ -115,7 +115,7 @@ def test_an_app_that_fails(start_server, raw_client, way):
 
 
 def test_files_stay_as_they_are(start_server, raw_client, tmp_path):
-    """Those of --static are compressed beforehand, or not."""
+    """Files of --static are compressed beforehand, or not at all."""
     (tmp_path / "a.css").write_bytes(PAGE)
     client = raw_client(start_server(apps.hello, compress=True, static=f"/s={tmp_path}"))
     reply = client.fetch("/s/a.css", GZIP)

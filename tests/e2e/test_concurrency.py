@@ -17,7 +17,7 @@ VARIABLE = contextvars.ContextVar("VARIABLE", default="none")
 
 
 class InContext:
-    """An app that notes what is current in its call, in its iteration and in close(), after it has made something so itself."""
+    """An app that notes the context in its call, in its iteration and in close(), after setting a value each time."""
 
     def __init__(self, path):
         self.path = path
@@ -58,7 +58,7 @@ class Noting:
 
 @pytest.mark.also_inline
 def test_each_request_has_a_context(start_server, raw_client, tmp_path, wait_until):
-    """What a request makes current (contextvars) is there up to its close(), and not in the next request on that thread."""
+    """A request's context variables last up to its close(), and not into the next request of the thread."""
     path = tmp_path / "file"
     path.write_bytes(b"of a file")
     app = InContext(path)
@@ -86,20 +86,20 @@ def fetch_all(raw_client, server, count, rounds=1):
 
 
 def test_all_at_once(start_server, raw_client):
-    """40 threads, 40 clients: an app in which all 40 must meet serves them all."""
+    """40 threads serve 40 clients of an app in which all 40 must meet."""
     server = start_server(apps.Together(40), threads=40)
     assert fetch_all(raw_client, server, 40, rounds=3) == [200] * 120
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 8])
 def test_small_groups_again_and_again(start_server, raw_client, count):
-    """A few requests that wait for one another never stand behind one that blocks."""
+    """A few requests that wait for one another never stand behind a blocking one."""
     server = start_server(apps.Together(count))
     assert fetch_all(raw_client, server, count, rounds=60) == [200] * 60 * count
 
 
 def test_one_after_another_wakes_workers(start_server, raw_client):
-    """Requests that come one by one while others block each get a worker."""
+    """Requests that come one by one while earlier ones block each get a worker."""
     gate = apps.Gate()
     server = start_server(gate, threads=8)
     clients = [raw_client(server) for _ in range(8)]
@@ -112,7 +112,7 @@ def test_one_after_another_wakes_workers(start_server, raw_client):
 
 
 def test_blocked_app_beside_a_busy_one(start_server, raw_client):
-    """Two workers that compute do not keep a third request waiting for ever."""
+    """Two computing workers do not keep a third request waiting without end."""
     stop = threading.Event()
 
     def app(environ, start_response):
@@ -133,7 +133,7 @@ def test_blocked_app_beside_a_busy_one(start_server, raw_client):
 
 
 def test_no_more_than_asked_for(start_server, raw_client):
-    """--threads is the most that are ever in the app; the rest wait their turn."""
+    """--threads bounds the requests in the app; the rest wait their turn."""
     lock, inside, most = threading.Lock(), [0], [0]
     gate = apps.Gate()
 
@@ -162,7 +162,7 @@ def test_threads_are_started_when_needed(start_server, raw_client, monkeypatch):
     for module in (
         "workers.executor",
         "connections.lane.lane_memory",
-    ):  # without CPU a process looks as if its app blocked
+    ):  # without CPU a process looks blocked
         monkeypatch.setattr(f"aserve.{module}.STALL_SECONDS", 60)
     server = start_server(apps.hello, threads=32)
     client = raw_client(server)
@@ -188,7 +188,7 @@ def app(environ, start_response):
     ("first", "expected"), [("", b"0.001"), long(("sys.setswitchinterval(0.02)", b"0.02"))], ids=["ours", "the-apps"]
 )
 def test_the_switch_interval(start_process, raw_client, tmp_path, flags, first, expected):
-    """The command shortens CPython's, in each process that serves; an app may set its own."""
+    """The command shortens CPython's interval in each serving process; an app may set its own."""
     (tmp_path / "telling.py").write_text(TELLING.format(first=first))
     process = start_process(f"{tmp_path / 'telling.py'}:app", *flags)
     client = raw_client(process)
@@ -205,7 +205,7 @@ def test_many_clients_are_served_at_once(start_server, raw_client):
 
 @pytest.mark.parametrize("threads", [0, 1, 4])
 def test_the_names_of_threads(start_server, raw_client, threads):
-    """The app runs in workers, which are named, and never on the event loop's thread; with --threads 0, on that alone."""
+    """The app runs in named workers, and never on the event loop's thread; with --threads 0, on the event loop's thread alone."""
     names = set()
 
     def app(environ, start_response):

@@ -1,4 +1,4 @@
-"""PEP 3333 from end to end: what servers are known to get wrong with responses, row by row; and the page of the rows."""
+"""PEP 3333 from end to end: known faults of servers with responses, row by row; and the page of the rows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_lazy_start_response(start_server, raw_client):
     "it is sent at once, and in that order",
 )
 def test_write_comes_before_the_iterable(start_server, raw_client):
-    """What write() sent comes before what the iterable gives."""
+    """Data of write() come before data of the iterable."""
     reply = raw_client(start_server(apps.written)).fetch()
     assert (reply.status, reply.body) == (200, b"written and returned")
 
@@ -115,7 +115,7 @@ def test_statuses_without_body(start_server, raw_client, app, code):
     [("/304", "GET", None), ("/304", "HEAD", None), ("/200", "HEAD", "0"), ("/200", "GET", "0")],
 )
 def test_a_length_of_0(start_server, raw_client, target, method, length):
-    """A 304 response that says 0 would make caches forget the true length."""
+    """A 304 response with length 0 would make caches forget the true length."""
 
     def app(environ, start_response):
         start_response(environ["PATH_INFO"][1:] + " Test", [("Content-Length", "0")])
@@ -160,7 +160,7 @@ def test_head_has_no_body(start_server, raw_client, app, length):
 )
 @pytest.mark.parametrize("app", [apps.too_long, apps.too_long_lazily, apps.too_long_written])
 def test_longer_than_content_length(start_server, raw_client, app):
-    """A body is cut at its Content-Length: nothing of it is read as another response."""
+    """A body is cut at its Content-Length: no rest is read as a further response."""
     client = raw_client(start_server(app))
     for _ in range(2):
         reply = client.fetch()
@@ -210,7 +210,7 @@ def test_code_after_the_last_chunk_runs(start_server, raw_client):
 @rule("RFC 9112 9.6", "the connection is closed after a body shorter than declared", "closed")
 @pytest.mark.parametrize("app", [apps.too_short, apps.too_short_lazily])
 def test_shorter_than_content_length(start_server, raw_client, app):
-    """A body that ends early is seen as cut short: its connection closes, and is not reset, since the length shows it."""
+    """A body that ends early is seen as cut short: its connection closes, and is not reset, since the length shows the cut."""
     client = raw_client(start_server(app))
     with pytest.raises(client.Truncated) as caught:
         client.fetch()
@@ -280,7 +280,7 @@ def test_exc_info_replaces(start_server, raw_client):
     "raised; the response is cut short",
 )
 def test_exc_info_raises_after_the_head(start_server, raw_client, caplog):
-    """Once the head is out, start_response raises the error it was given; the body is truncated."""
+    """Once the head is out, start_response raises the given error; the body is truncated."""
     server = start_server(apps.error_too_late)
     client = raw_client(server)
     with pytest.raises(client.Truncated) as caught:
@@ -331,7 +331,7 @@ def test_no_start_response(start_server, raw_client):
     ],
 )
 def test_body_of_a_wrong_type(start_server, raw_client, caplog, value, told):
-    """A body that is not an iterable of bytes is refused, and the log says which app gave what."""
+    """A body that is not an iterable of bytes is refused, and the log names the app and the value."""
     server = start_server(apps.returns(value))
     client = raw_client(server)
     try:
@@ -385,7 +385,7 @@ BAD_STARTS = [
     "500 for Connection, Transfer-Encoding, Upgrade and the like",
 )
 def test_bad_start_response(start_server, raw_client):
-    """A status or field that may not be sent gives a 500; nothing of it reaches the client."""
+    """A forbidden status or field gives a 500, and does not reach the client."""
 
     def app(environ, start_response):
         return apps.starts_with(*BAD_STARTS[int(environ["QUERY_STRING"])])(environ, start_response)
@@ -420,7 +420,7 @@ def test_latin_1_field_values(start_server, raw_client):
     back = bytes([*range(0x21, 0x7F), *range(0x80, 0x100)])
     client.send(b"GET / HTTP/1.1\r\nHost: test\r\nX-Back: " + back + b"\r\n\r\n")
     reply = client.recv_response()
-    assert reply.reason == "Gr\xfc\xdfe" or client.protocol == "HTTP/2.0"  # which has none
+    assert reply.reason == "Gr\xfc\xdfe" or client.protocol == "HTTP/2.0"  # without a reason
     assert reply.get("X-All").encode("latin-1") == b"x" + bytes([9, *range(32, 127), *range(128, 256)]) + b"x"
     assert reply.body == back
 
@@ -428,7 +428,7 @@ def test_latin_1_field_values(start_server, raw_client):
 @rule("RFC 9110 6.6.1", "a response has one Date", "ours, or the app's own")
 @rule("RFC 9110 5.3", "repeated fields stay in order", "as the app gave them")
 def test_date_and_server(start_server, raw_client):
-    """Date and Server are added once, and only if the app has not set them; repeats stay repeats."""
+    """Date and Server are added once, unless the app set them; repeats stay repeats."""
     reply = raw_client(start_server(apps.hello)).fetch()
     assert reply.get("Server") == "aserve"
     assert reply.get("Date").endswith(" GMT")
@@ -476,14 +476,14 @@ def _page():
 @ONCE
 @pytest.mark.checkout
 def test_the_page_is_up_to_date():
-    """docs/conformance.md is what `make docs` would write."""
+    """docs/conformance.md equals the output of `make docs`."""
     assert (ROOT / "docs/conformance.md").read_text() == _page().build_page(), "run `make docs`"
 
 
 @ONCE
 @pytest.mark.checkout
 def test_every_rule_is_one():
-    """Each file of the corpus of request pairs has a clause and, where it deviates, a reason, as a rule has."""
+    """Each file of request pairs has a clause and, where it deviates, a reason, as a rule has."""
     for row in _page().collect_pairs():
         rule(*row[:5])
 
@@ -491,7 +491,7 @@ def test_every_rule_is_one():
 @ONCE
 @pytest.mark.checkout
 def test_deviations_are_on_the_page():
-    """Where the source says that it is stricter than a clause of an RFC, the page says so, too."""
+    """Where the source claims to be stricter than a clause of an RFC, the page says so, too."""
     page = _page()
     told = {row.clause for row in [*page.collect_rules(), *page.collect_pairs()] if row.kind == "stricter"}
     found = set()
@@ -551,7 +551,7 @@ def test_the_validator_finds_nothing(start_server, raw_client, capfd, app, metho
 
 
 def _typed(app):
-    """Add the Content-Type that the validator demands of every response."""
+    """Add the Content-Type, which the validator demands of every response."""
 
     def typed(environ, start_response):
         def start(status, headers, *exc_info):

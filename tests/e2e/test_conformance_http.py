@@ -1,4 +1,4 @@
-"""RFC 9110 and 9112 from end to end: rules that servers are known to break, on each parser."""
+"""RFC 9110 and 9112 from end to end: rules known to be broken by servers, on each parser."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POST = "POST / HTTP/1.1\r\nHost: test\r\n"
 SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: test\r\n\r\n"
 
 
-# Requests that are refused (more of them: corpus/desync)
+# Refused requests (more in corpus/desync)
 
 
 MALFORMED = [
@@ -57,7 +57,7 @@ MALFORMED = [
     "stricter",
     "the RFC leaves the others to us; logs and terminals obey them",
 )
-def test_malformed_requests(start_server, raw_client):
+def test_malformed_requests_are_refused(start_server, raw_client):
     """A request that two servers could read in two ways is refused, and the connection closed."""
     app = apps.Recorder(apps.echo)
     server = start_server(app)
@@ -89,8 +89,7 @@ MALFORMED_HEADS = [
 )
 @rule("RFC 9112 2.2", "a bare CR is invalid", "400, then closed")
 @rule("RFC 9112 2.3", "the version is HTTP/ and two digits", "400, then closed; 505 for another major version")
-def test_malformed_heads(start_server, raw_client):
-    """A bare LF, a bare CR, a bad request line, TLS: 400."""
+def test_malformed_heads_get_a_400(start_server, raw_client):
     server = start_server(apps.hello)
     for octets in MALFORMED_HEADS:
         client = raw_client(server)
@@ -145,8 +144,7 @@ BAD_HOSTS = [
     "stricter",
     "it joins the values of a repeated Host, of which a reader could take either",
 )
-def test_bad_hosts(start_server, raw_client):
-    """No Host, several, or one that is no host: 400, whatever the form of the target."""
+def test_bad_hosts_get_a_400(start_server, raw_client):
     app = apps.Recorder(apps.hello)
     server = start_server(app)
     for lines in BAD_HOSTS:
@@ -171,7 +169,7 @@ def test_bad_hosts(start_server, raw_client):
     ],
 )
 @pytest.mark.parametrize("own", ["a", ""])
-def test_absolute_form(start_server, raw_client, target, host, path, query, own):
+def test_an_absolute_form_overrides_host(start_server, raw_client, target, host, path, query, own):
     """The target's host is the request's, whatever Host says."""
     client = raw_client(start_server(apps.environ_json))
     for _ in range(2):
@@ -186,8 +184,7 @@ BAD_TARGETS = ["http://u@b/", "http://b,c/", "http:///x", "ftp://b/", "b:80", "*
 
 @pytest.mark.long_on_pypy
 @rule("RFC 9110 4.2.4", "a target with user information is an error", "400, then closed")
-def test_bad_targets(start_server, raw_client):
-    """A target of no form that GET may have: 400."""
+def test_bad_targets_get_a_400(start_server, raw_client):
     server = start_server(apps.hello)
     for target in BAD_TARGETS:
         client = raw_client(server)
@@ -201,8 +198,8 @@ def test_bad_targets(start_server, raw_client):
 @rule("RFC 9112 6.1", "the connection is closed after a request with both framings", "400, then closed")
 @pytest.mark.parametrize(("version", "has_length"), [("1.0", False), ("1.0", True), ("1.1", True)])
 @pytest.mark.parametrize("connection", ["", "Connection: keep-alive\r\n"])
-def test_two_framings(start_server, raw_client, version, has_length, connection):
-    """Content-Length beside Transfer-Encoding, and Transfer-Encoding in HTTP/1.0: nothing behind them is read."""
+def test_two_framings_end_the_connection(start_server, raw_client, version, has_length, connection):
+    """Behind Content-Length beside Transfer-Encoding, and Transfer-Encoding in HTTP/1.0, nothing is read."""
     app = apps.Recorder(apps.echo)
     client = raw_client(start_server(app))
     head = f"POST / HTTP/{version}\r\nHost: a\r\n{connection}"
@@ -224,7 +221,7 @@ VALUES = [b"\xff\xfe", b"\xc3\x28", b"\xe9t\xe9", "é€😀".encode(), bytes(ra
 @pytest.mark.long_on_pypy
 @rule("RFC 9110 5.5", "a value's octets above 0x7f are opaque", "each is one character of latin-1, as PEP 3333 asks")
 def test_octets_in_values(start_server, raw_client):
-    """Octets that are no UTF-8 reach the app as they are, under any name."""
+    """Octets outside UTF-8 reach the app unchanged, under any name."""
     client = raw_client(start_server(apps.environ_json))
     for octets in VALUES * 2:
         names = (b"X-A", b"Cookie", b"User-Agent", b"Referer", b"Content-Type")
@@ -241,7 +238,7 @@ def test_octets_in_values(start_server, raw_client):
     "no HTTP_CONTENT_LENGTH or HTTP_CONTENT_TYPE, however they are spelled",
 )
 def test_no_second_content_length(start_server, raw_client):
-    """What could be taken for the length or the type of the body is not in the environ."""
+    """A second length or type of the body is not in the environ."""
     client = raw_client(start_server(apps.environ_json))
     lines = ("Content_Length: 9", "HTTP-Content-Length: 9", "HTTP_CONTENT_LENGTH: 9", "Content_Type: x", "Proxy: x")
     environ = client.fetch("/", *lines, method="POST", body=b"12345").json()
@@ -267,7 +264,7 @@ def status_of_path(environ, start_response):
     "into each of ours, whether the app answers, or we do",
 )
 def test_date_in_every_answer(start_server, raw_client):
-    """The app's responses, refusals, failures and time-outs: each says when it was made."""
+    """The app's responses, refusals, failures and time-outs each have a Date."""
     limits = {"max_body_bytes": 10, "max_head_bytes": 512, "max_request_line_bytes": 100, "head_seconds": 0.2}
     server = start_server(status_of_path, **limits)
     server.hold_clock()
@@ -317,13 +314,13 @@ def test_close_is_obeyed(start_server, raw_client, app, head):
     assert client.recv_to_end() == b""
 
 
-# What an app may raise
+# Exceptions of an app
 
 ERRORS = [SystemExit(3), KeyboardInterrupt(), MemoryError(), GeneratorExit(), asyncio.CancelledError(), StopIteration()]
 
 
 class Failing:
-    """An iterable that raises in one of its places."""
+    """An iterable that raises in one place."""
 
     def __init__(self, error, where):
         self.error, self.where, self.count = error, where, 0
@@ -378,7 +375,7 @@ def test_whatever_the_app_raises(start_server, raw_client, way, where):
 
 @pytest.mark.parametrize("number", range(len(ERRORS)))
 def test_whatever_a_file_raises(start_server, raw_client, way, tmp_path, number):
-    """The same for a file that we send and close behind the app's back."""
+    """A file that aserve sends and closes behind the app's back may raise anything."""
     path = tmp_path / "file"
     path.write_bytes(b"content")
 

@@ -65,7 +65,7 @@ def test_the_environ_is_complete(start_server, raw_client, monkeypatch):
 
 @rule('PEP 3333 "environ Variables"', "the app may change its environ", "no other request sees it")
 def test_environ_is_the_requests_own(start_server, raw_client):
-    """What an app puts into its environ is not seen by the next request."""
+    """The next request does not see an app's changes to the environ."""
 
     def app(environ, start_response):
         seen = "mark" in environ
@@ -79,7 +79,6 @@ def test_environ_is_the_requests_own(start_server, raw_client):
 
 @rule("RFC 9112 3.2.4", "OPTIONS may ask for the server as a whole", "REQUEST_URI `*`, an empty PATH_INFO")
 def test_options_asterisk_reaches_the_app(start_server, raw_client):
-    """OPTIONS * reaches the app with an environ that is valid."""
     environ = raw_client(start_server(apps.environ_json)).fetch("*", method="OPTIONS").json()
     assert (environ["REQUEST_METHOD"], environ["REQUEST_URI"]) == ("OPTIONS", "*")
     assert environ["PATH_INFO"] in ("", "/")
@@ -126,7 +125,7 @@ def test_reading_the_body(start_server, raw_client, is_chunked):
 
 @rule('PEP 3333 "Input and Error Streams"', "reading is safe without a body", "an empty file")
 def test_reading_no_body(start_server, raw_client):
-    """A request without a body has an empty wsgi.input, however it is read."""
+    """A request without a body has an empty wsgi.input for every way of reading."""
     client = raw_client(start_server(apps.read_as_told))
     reads = ";".join(apps.READS)
     assert not any(client.fetch(f"/?{reads}").json())
@@ -137,7 +136,7 @@ def test_reading_no_body(start_server, raw_client):
     "RFC 9112 7.1", "a chunked body is decoded", "the app gets it with its length; extensions and trailers are dropped"
 )
 def test_chunked_body_is_decoded(start_server, raw_client):
-    """A chunked body reaches the app without its framing, with the length that it has."""
+    """A chunked body reaches the app without its framing, with its real length."""
     client = raw_client(start_server(apps.environ_json))
     client.send(POST.encode() + b"Transfer-Encoding: chunked\r\n\r\n5;ext=1\r\nhello\r\n0\r\nTrailer: x\r\n\r\n")
     environ = client.recv_response().json()
@@ -152,7 +151,7 @@ def test_chunked_body_is_decoded(start_server, raw_client):
     "an unread body is never taken for the next request",
 )
 def test_an_unread_body_is_no_request(start_server, raw_client):
-    """A body that the app does not read is not taken for the next request."""
+    """A body left unread by the app is not taken for the next request."""
     client = raw_client(start_server(apps.no_reading))
     for _ in range(3):
         assert client.fetch(method="POST", body=b"GET /smuggled HTTP/1.1\r\n\r\n").body == b"unread"
@@ -169,7 +168,6 @@ def test_an_unread_body_is_no_request(start_server, raw_client):
 )
 @pytest.mark.parametrize("is_reset", [False, True])
 def test_client_dies_mid_body(start_server, raw_client, framing, is_reset):
-    """A body that stays incomplete never reaches the app."""
     app = apps.Recorder(apps.echo)
     server = start_server(app)
     client = raw_client(server)
@@ -179,6 +177,6 @@ def test_client_dies_mid_body(start_server, raw_client, framing, is_reset):
     else:
         client.end_sending()
         assert client.recv_to_end() == b""
-    # The server has read it all when the next client has its answer.
+    # The server has read the whole body when the next client has its answer.
     raw_client(server).fetch(method="POST", body=b"x")
     assert app.count == 1

@@ -17,7 +17,7 @@ EXPECT = "Expect: 100-continue"
 @pytest.mark.also_inline
 @pytest.mark.parametrize("framing", ["Content-Length: 5", "Transfer-Encoding: chunked"])
 def test_a_client_waits_for_100(start_server, raw_client, framing):
-    """A client that waits for 100 gets it, then the response; the connection stays usable."""
+    """A client that waits for 100 gets 100, then the response; the connection stays usable."""
     client = raw_client(start_server(apps.echo))
     for _ in range(3):
         client.request("/", EXPECT, framing, method="POST")
@@ -59,7 +59,7 @@ def test_no_continue_when_too_large(start_server, raw_client):
 @rule("RFC 9110 10.1.1", "an expectation that cannot be met may be answered 417", "417, then closed")
 @pytest.mark.also_inline
 def test_other_expectations_are_417(start_server, raw_client):
-    """RFC 9110 10.1.1: an expectation that we do not know is answered with 417."""
+    """RFC 9110 10.1.1: an unknown expectation is answered with 417."""
     client = raw_client(start_server(apps.echo))
     client.request("/", "Expect: miracles", "Content-Length: 5", method="POST")
     assert client.recv_response().status == 417
@@ -67,7 +67,7 @@ def test_other_expectations_are_417(start_server, raw_client):
 
 
 def test_continue_after_pipelined_responses(start_server, raw_client):
-    """The 100 comes after the responses to earlier requests, or it would be taken for one of theirs."""
+    """The 100 comes after the responses to earlier requests, and so is not taken for theirs."""
     gate = apps.Gate(apps.echo)
     client = raw_client(start_server(gate))
     client.request("/first")
@@ -103,7 +103,7 @@ def test_live_continue_at_the_first_read(start_server, raw_client):
 
 @pytest.mark.one_way
 def test_live_continue_after_a_long_wait(start_server, raw_client):
-    """The client's time to send its body begins when it was told to send."""
+    """The client's time to send its body begins with the 100."""
     gate = apps.Gate(apps.echo)
     server = start_server(gate, body="stream", body_seconds=1.5)
     server.hold_clock()
@@ -158,7 +158,7 @@ def test_no_early_hints_for_http_1_0(start_server, raw_client):
 @pytest.mark.also_inline
 @pytest.mark.parametrize("field", [("X-Bad", "a\r\nb"), ("X Bad", "a"), ("X-Bad", "\u20ac")])
 def test_bad_early_hints(start_server, raw_client, field):
-    """Fields of a 103 are checked like all others."""
+    """Fields of a 103 are checked like all fields."""
 
     def app(environ, start_response):
         environ["wsgi.early_hints"]([field])

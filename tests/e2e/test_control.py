@@ -32,12 +32,12 @@ def run(control, *argv):
 
 
 def ready_pids(control):
-    """Return the processes that serve."""
+    """Return the pids of serving processes."""
     return {worker["pid"] for worker in status_of(control)["workers"] if worker["state"] == "ready"}
 
 
 def status_of(control):
-    """Return what `aserve status --json` prints, without a process for it."""
+    """Return the output of `aserve status --json`, without a process for the command."""
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(60)
         sock.connect(control)
@@ -49,7 +49,7 @@ def status_of(control):
 
 @pytest.mark.parametrize("flags", [("--workers", "1"), later_on_pypy(())], ids=["workers", "alone"])
 def test_the_only_server_needs_no_name(start_process, tmp_path, flags):
-    """In a folder of the unit's, or of the user's, `aserve status` finds the socket; a second server that finds it taken serves without."""
+    """In a folder of the unit or the user, `aserve status` finds the socket; a second server finds it taken, and serves without."""
     process = start_process("hello", *flags, XDG_RUNTIME_DIR=str(tmp_path))
     [path] = tmp_path.glob("aserve-*.control")
     assert path.stat().st_mode & 0o777 == 0o600
@@ -67,7 +67,7 @@ def test_the_only_server_needs_no_name(start_process, tmp_path, flags):
 
 @pytest.mark.parametrize("flags", [("--workers", "1"), later_on_pypy(())], ids=["workers", "alone"])
 def test_a_caller_that_says_no_more(start_workers, start_process, control, flags):
-    """As `echo ... | socat` does: it closes its side, and gets its answer, at once or later."""
+    """A caller such as `echo ... | socat` closes its side, and gets its answer, at once or later."""
     flags = (*flags, "--control", control)
     start = start_workers if "--workers" in flags else lambda *flags: start_process("hello", *flags)
     start(*flags)
@@ -85,7 +85,7 @@ def test_a_caller_that_says_no_more(start_workers, start_process, control, flags
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("flags", [("--workers", "1"), long(((),))], ids=["workers", "alone"])
 def test_a_slow_request(start_workers, start_process, control, tmp_path, flags):
-    """It is told of while it runs, with its stack; then its end."""
+    """A slow request is told with its stack while it runs, and again at its end."""
     flags = (*flags, "--control", control, "--slow-request", "100ms")
     process = start_workers(*flags) if "--workers" in flags else start_process("steered", *flags)
     client = RawClient(process.address)
@@ -105,7 +105,7 @@ def test_a_slow_request(start_workers, start_process, control, tmp_path, flags):
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("flags", [("--workers", "1"), long(((),))], ids=["workers", "alone"])
 def test_process_titles_tell_the_request(start_workers, start_process, control, tmp_path, flags):
-    """ps shows what a process is at, without its query; the supervisor's command line stays."""
+    """ps shows a process's request, without its query; the supervisor's command line stays."""
     pytest.importorskip("setproctitle")
     flags = (*flags, "--control", control, "--process-titles")
     process = start_workers(*flags) if "--workers" in flags else start_process("steered", *flags)
@@ -128,10 +128,10 @@ def test_process_titles_tell_the_request(start_workers, start_process, control, 
 
 
 @pytest.mark.long_on_pypy
-@pytest.mark.timeout(300)  # seconds; a dozen starts of Python, which have taken 81 s on PyPy at a load of 15
+@pytest.mark.timeout(300)  # seconds; a dozen starts of Python, 81 s on PyPy at a load of 15
 @pytest.mark.parametrize("flags", [(), long((("--preload",),))], ids=["import", "preload"])
 def test_a_day_in_the_life(start_workers, control, tmp_path, flags):
-    """A request hangs: status names it, stacks shows where; a reload, one more worker, code that is broken."""
+    """A request hangs: status names the request, stacks shows the place; then a reload, one more worker, broken code."""
     if flags and sys.implementation.name == "pypy":
         pytest.skip("PyPy has no --preload")
     process = start_workers("--workers", "2", "--control", control, *flags)
@@ -142,7 +142,7 @@ def test_a_day_in_the_life(start_workers, control, tmp_path, flags):
     code, out, _ = run(control, "status")
     assert code == 0 and "with 2 workers" in out and f"GET /wait{tmp_path}"[:40] in out
     code, out, _ = run(control, "stacks")
-    assert code == 0 and f", at GET /wait{tmp_path}/x:" in out and "site_app.py" in out  # it looks and sleeps by turns
+    assert code == 0 and f", at GET /wait{tmp_path}/x:" in out and "site_app.py" in out  # a loop of looks and sleeps
     (tmp_path / "x.go").touch()
     assert client.recv_response().status == 200
     client.close()
@@ -160,7 +160,7 @@ def test_a_day_in_the_life(start_workers, control, tmp_path, flags):
     code, out, err = run(control, "reload")
     assert code == 1 and out == "" and "nothing was reloaded: " in err and "ValueError: broken" in err
     code, out, err = run(control, "recycle", "2")
-    if flags:  # it is forked from code of before
+    if flags:  # forked from old code
         assert code == 0 and out.startswith("worker 2 is replaced: ")
     else:
         assert code == 1 and out == "" and "worker 2 is not replaced: " in err and "ValueError: broken" in err
@@ -168,7 +168,7 @@ def test_a_day_in_the_life(start_workers, control, tmp_path, flags):
 
 
 def test_a_worker_has_nothing_of_it(start_workers, control):
-    """Only the supervisor holds the socket, and so its end is the end."""
+    """Only the supervisor holds the socket; its end is the end."""
     process = start_workers("--workers", "1", "--control", control)
     (worker,) = process.wait_for_workers(1)
     held = inode_of(control)
@@ -178,7 +178,7 @@ def test_a_worker_has_nothing_of_it(start_workers, control):
 
 
 def inode_of(path):
-    """Return the number of the socket that listens at a path."""
+    """Return the number of the socket listening at a path."""
     for line in pathlib.Path("/proc/net/unix").read_text().splitlines():
         if line.endswith(f" {path}"):
             return line.split()[6]
@@ -197,7 +197,7 @@ def sockets_of(pid):
 
 @pytest.mark.long_on_pypy
 def test_new_code_of_the_server(start_workers, control):
-    """After SIGUSR2 the supervisor that has become new code answers."""
+    """After SIGUSR2 the supervisor of new code answers."""
     process = start_workers("--workers", "1", "--control", control)
     process.wait_for_workers(1)
     process.signal(signal.SIGUSR2)
@@ -207,7 +207,7 @@ def test_new_code_of_the_server(start_workers, control):
 
 @pytest.mark.long_on_pypy
 def test_one_process_answers_for_itself(start_process, control):
-    """It answers for itself; a second one at the same path does not start."""
+    """A single process answers for itself; a second at the same path does not start."""
     process = start_process("steered", "--control", control)
     found = json.loads(run(control, "status", "--json")[1])
     assert found["workers_wanted"] == 0 and found["workers"][0]["pid"] == process.pid
@@ -231,7 +231,7 @@ def app(environ, start_response):
 
 
 def test_a_thread_that_is_stuck(start_workers, control):
-    """Its client is answered, and whoever asks learns that a worker has one thread less to trust."""
+    """The client of a stuck thread is answered, and status says that a worker has one trusted thread less."""
     process = start_workers(
         "--workers", "1", "--control", control, "--request-timeout", "100ms", "--drain-timeout", "100ms", app=LOCKED
     )
@@ -248,7 +248,7 @@ def test_a_thread_that_is_stuck(start_workers, control):
 
 @pytest.mark.long_on_pypy
 def test_what_waits_in_a_stuck_worker(start_workers, control, tmp_path):
-    """`aserve recycle` replaces the worker; requests that no thread has begun go to its successor, which answers them."""
+    """`aserve recycle` replaces the worker; requests not begun go to its successor, and are answered."""
     process = start_workers("--workers", "1", "--threads", "1", "--control", control, "--drain-timeout", "300ms")
     inside, waiting = RawClient(process.address), RawClient(process.address)
     inside.request(f"/wait{tmp_path}/x")

@@ -1,4 +1,4 @@
-"""A response that fails behind its head is cut in the way that loses least: what was sent before it arrives."""
+"""A response that fails behind its head is cut with the least loss: octets sent before arrive."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Cutting:
 @pytest.mark.also_inline
 @pytest.mark.parametrize("path", ["/length", "/chunks"])
 def test_whole_responses_before_it_arrive(start_server, raw_client, path):
-    """A pipelining client reads, however late, every response before the one that failed, and what there is of that."""
+    """A pipelining client reads, however late, every response before the failed one, and the part of the failed one."""
     app = Cutting()
     server = start_server(app, is_checked=False)
     client = raw_client(server)
@@ -60,7 +60,7 @@ def test_whole_responses_before_it_arrive(start_server, raw_client, path):
 @pytest.mark.also_inline
 @pytest.mark.parametrize(("path", "is_reset"), [("/length", False), ("/chunks", True)])
 def test_an_old_client(start_server, raw_client, path, is_reset):
-    """To an HTTP/1.0 client the end of the connection would be the end of the body: it is reset, unless there is a length."""
+    """An HTTP/1.0 client would take the connection's end for the body's: the connection is reset, unless there is a length."""
     client = raw_client(start_server(Cutting(), is_checked=False))
     client.send(b"GET %b HTTP/1.0\r\n\r\n" % path.encode())
     with pytest.raises(client.Truncated) as caught:
@@ -70,8 +70,8 @@ def test_an_old_client(start_server, raw_client, path, is_reset):
 
 @pytest.mark.also_inline
 @pytest.mark.parametrize("version", [0, 1])
-def test_over_tls(start_server, raw_client, tls_settings, version):
-    """A closure alert says that all has come: where nothing else tells, there is none."""
+def test_a_cut_over_tls_has_no_closure_alert(start_server, raw_client, tls_settings, version):
+    """A closure alert says that all has come: where nothing else tells the cut, there is none."""
     client = raw_client(start_server(Cutting(), is_checked=False, **tls_settings))
     client.send(b"GET /chunks HTTP/1.%d\r\nHost: a\r\n\r\n" % version)
     with pytest.raises(client.Truncated) as caught:
@@ -81,7 +81,7 @@ def test_over_tls(start_server, raw_client, tls_settings, version):
 
 @pytest.mark.parametrize("path", ["/length", "/chunks"])
 def test_others_are_not_touched(start_server, raw_client, path):
-    """What ends is one connection, and soon: the server keeps nothing of it."""
+    """A cut ends one connection, and soon: the server keeps nothing."""
     server = start_server(Cutting(), is_checked=False)
     other = raw_client(server)
     assert other.fetch().body == WHOLE

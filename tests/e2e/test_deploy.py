@@ -1,4 +1,4 @@
-"""docs/deploy.md, the pages that it leads to, and what they show: the units and the container do what they say."""
+"""Units and container of docs/deploy.md, and of the pages behind the page, do as told."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def unit(kind):
 
 
 def values_of(text, name):
-    """Return what the unit says for this name, outside of comments."""
+    """Return the unit's values for this name, outside of comments."""
     return re.findall(rf"^{name}=(.*)$", text, re.M)
 
 
 @ONCE
 def test_the_pages_show_the_examples():
-    """Each line of a block is one of the file that it is from."""
+    """Each line of a block stands in the named file."""
     shown = [(block, unit("socket" if "[Socket]" in block else "service")) for block in blocks("ini")]
     shown += [(block, DOCKERFILE) for block in blocks("dockerfile")]
     shown += [(block, (EXAMPLES / "systemd/site@.service").read_text()) for block in blocks("ini", SITES)]
@@ -69,8 +69,8 @@ def test_the_pages_show_the_examples():
 @pytest.mark.parametrize(
     "command", [line for block in blocks("sh") for line in block.splitlines() if line.startswith("aserve ")]
 )
-def test_commands(command):
-    """Each command of the pages passes --check, with an app of the test's that the user of --user may read."""
+def test_each_command_of_the_pages_passes_check(command):
+    """Each command of the pages passes --check, with an app of the test's, readable by the user of --user."""
     words = shlex.split(command, comments=True)
     assert words[1] == "mysite.wsgi:application"
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
@@ -87,7 +87,7 @@ def test_commands(command):
 @ONCE
 @pytest.mark.skipif(ANALYZE is None, reason="systemd is not installed")
 def test_systemd_reads_the_units(tmp_path):
-    """systemd finds nothing to say about them, once their paths exist; of site@.service and aserve@.service there is an instance."""
+    """systemd finds no fault in the units once their paths exist; site@.service and aserve@.service have an instance."""
     names = {
         "shop.service": "shop.service",
         "site@.service": "site@shop.service",
@@ -109,7 +109,7 @@ def lines_of(text):
     return [line for line in text.splitlines() if line[:1] not in ("", "#", "[")]
 
 
-# What a unit says of its own site.
+# Words about a unit's own site.
 OWN = re.compile(
     r"(Description|Documentation|ExecStart|User|Group|WorkingDirectory|\w+Directory(Mode)?|Requires|After|MemoryMax|CPUWeight|Restrict)="
 )
@@ -118,7 +118,7 @@ OWN = re.compile(
 @ONCE
 @pytest.mark.parametrize("name", ["shop", "site@", "aserve@"])
 def test_the_units_are_one_text(name):
-    """The examples and what `aserve init` writes are the same but for the site; the emperor's may write where its file says."""
+    """The examples equal the output of `aserve init` but for the site; the emperor's may write where its file says."""
     text = (EXAMPLES / f"systemd/{name}.service").read_text()
     assert SERVICE in text and (SANDBOX in text) is (name != "aserve@")
     made = SiteFiles("shop", "shop:app", "/srv/shop", "/srv/shop/venv/bin/aserve", "shop", "static").texts()[
@@ -137,7 +137,7 @@ def test_the_units_are_one_text(name):
 
 @ONCE
 def test_the_units_of_the_pages():
-    """A page shows no line of a service that the unit of `aserve init` does not have; only the site differs."""
+    """A page shows no line of a service beyond the unit of `aserve init`; only the site differs."""
     made = {*lines_of(unit("service"))}
     shown = [
         block
@@ -154,7 +154,7 @@ def test_the_units_of_the_pages():
 @pytest.mark.skipif(ANALYZE is None, reason="systemd is not installed")
 @pytest.mark.parametrize("name", ["shop", "site@", "aserve@"])
 def test_what_a_unit_may_do(name):
-    """systemd finds that a service may do little that it does not need."""
+    """systemd finds that a service may do little beyond its needs."""
     command = [ANALYZE, "security", "--offline=yes", "--threshold=30", str(EXAMPLES / f"systemd/{name}.service")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-200:] + done.stderr
@@ -164,7 +164,7 @@ def test_what_a_unit_may_do(name):
 @pytest.mark.skipif(ANALYZE is None, reason="systemd is not installed")
 @pytest.mark.parametrize("name", ["moving-from-gunicorn", "moving-from-uwsgi"])
 def test_the_lines_for_a_unit(tmp_path, name):
-    """systemd finds nothing to say about what a page has `systemctl edit` add to a unit."""
+    """systemd finds no fault in lines for `systemctl edit`."""
     text = (ROOT / f"docs/{name}.md").read_text()
     [lines] = [block for block in re.findall(r"^ *```ini\n(.*?)^ *```", text, re.M | re.S) if "[Service]" in block]
     assert "ExecStart=\n" in lines  # otherwise there are two commands
@@ -176,8 +176,8 @@ def test_the_lines_for_a_unit(tmp_path, name):
     assert [line for line in done.stderr.splitlines() if "mysite." in line] == [] and done.returncode == 0, done.stderr
 
 
-def test_the_service(start_process, raw_client, tmp_path):
-    """The service's command serves on the socket of the other unit, says so, and is answered when it is to reload."""
+def test_the_service_serves_and_reloads(start_process, raw_client, tmp_path):
+    """The service's command serves on the socket of the socket unit, says so, and is answered at a reload."""
     [command] = values_of(unit("service"), "ExecStart")
     words = shlex.split(command)
     assert words[1] == "shop.wsgi:application" and values_of(unit("service"), "User") == ["shop"]
@@ -212,7 +212,7 @@ DOCKERFILE = (CONTAINER / "Dockerfile").read_text()
 
 
 def check_container(process, python="python"):
-    """A served process answers, and its health check passes; it fails once the process has ended."""
+    """A served process answers and passes its health check, which fails once the process has ended."""
     [check] = re.findall(r"^HEALTHCHECK .*CMD python (.*)$", DOCKERFILE, re.M)
     words, environ = [python, *shlex.split(check)], {**os.environ, "PORT": str(process.address[1])}
     assert subprocess.run(words, env=environ, check=False).returncode == 0
@@ -222,8 +222,8 @@ def check_container(process, python="python"):
 
 
 @ONCE
-def test_the_container(start_process, raw_client):
-    """Its command serves the app beside it where PORT says, as process 1 would be started, and its health check asks there."""
+def test_the_container_serves_and_is_healthy(start_process, raw_client):
+    """The container's command serves the app beside it where PORT says, started as process 1; its health check asks there."""
     [command] = re.findall(r"^CMD (\[.*\])$", DOCKERFILE, re.M)
     assert re.findall(r"^ENV PORT=(\d+)$", DOCKERFILE, re.M) == re.findall(r"^EXPOSE (\d+)$", DOCKERFILE, re.M)
     assert "\nUSER 10001:10001\n" in DOCKERFILE
@@ -236,7 +236,7 @@ def test_the_container(start_process, raw_client):
 
 @ONCE
 def test_the_files_of_the_container_fit_together():
-    """Compose builds the Dockerfile beside it, publishes its port, and waits for longer than a drain; what is copied is not ignored."""
+    """Compose builds the Dockerfile, publishes its port, and waits for longer than a drain; no copied file is ignored."""
     [site] = yaml.safe_load((CONTAINER / "compose.yaml").read_text())["services"].values()
     assert site["build"] == "." and site["ports"] == ["8000:8000"] and "\nEXPOSE 8000\n" in DOCKERFILE
     [seconds] = re.findall(r'"--drain-timeout", "(\d+)"', DOCKERFILE)
@@ -248,13 +248,13 @@ def test_the_files_of_the_container_fit_together():
 
 
 @ONCE
-@pytest.mark.long  # pip compiles, and fetches what aserve needs
+@pytest.mark.long  # pip compiles, and fetches aserve's requirements
 @pytest.mark.timeout(600)
 def test_the_steps_of_the_container(start_process):
-    """Each step does what it says where there is no builder: two environments in the place of two images, and the user of USER."""
+    """Each step does as told without a builder: two environments in place of two images, and the user of USER."""
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
-        root.chmod(0o755)  # for that user
+        root.chmod(0o755)  # for the user of USER
         for name in ("src", "first", "second"):
             (root / name).mkdir()
         setup = "import setuptools.build_meta as backend; backend.build_sdist('%s')" % (root / "src")
@@ -287,10 +287,9 @@ BUILDER = next(filter(None, map(shutil.which, ("podman", "buildah", "docker"))),
 
 
 @ONCE
-@pytest.mark.long  # it fetches Python's image, and compiles
+@pytest.mark.long  # fetches Python's image, and compiles
 @pytest.mark.timeout(900)
-def test_the_image(tmp_path):
-    """A builder makes the image of the Dockerfile, from the sdist of dist/."""
+def test_a_builder_makes_the_image_of_the_dockerfile(tmp_path):
     sdists = sorted((ROOT / "dist").glob("aserve_wsgi-*.tar.gz"))
     if not sdists or BUILDER is None or subprocess.run([BUILDER, "info"], capture_output=True, check=False).returncode:
         pytest.skip("no builder of images that works is installed, or there is no sdist: make wheel")
@@ -306,8 +305,8 @@ def test_the_image(tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_several_sites(start_server, fronts):
-    """docs/several-sites.md: nginx passes each name to its own site, and an unknown one to none."""
+def test_nginx_passes_each_name_to_its_site(start_server, fronts):
+    """docs/several-sites.md: nginx passes each name to its own site, and an unknown name to none."""
     page, changes = Page("several-sites"), {}
     for name in ("shop", "blog"):
         socket_path = f"{fronts.socket}.{name}"

@@ -1,8 +1,7 @@
 """Request smuggling: after each pair of the corpus a connection is in sync, or closed.
 
-tests/harness/desync.py says what the files are.  They are sent to us, over HTTP/2 as desync_http2.py says, and to nginx, HAProxy and Apache
-with us behind: all on one kept connection where the front server allows it, so that whatever one
-request leaves on it would be the next one's.
+tests/harness/desync.py explains the files. They go to aserve, over HTTP/2 as desync_http2.py says, and to nginx, HAProxy and Apache in front of
+aserve: all on one kept connection where the front server allows, so that the rest of one request would be the next request's.
 """
 
 from __future__ import annotations
@@ -23,19 +22,18 @@ pytestmark = pytest.mark.long_on_pypy
 __all__ = ["fronts"]  # a fixture
 PAIRS = desync.load()
 IS_PYPY = sys.implementation.name == "pypy"
-# What a client may get from a front server after one of the pairs is not our business; it is read
-# for so long after the last octet, so that the front server has done what it will.
+# A front server's answers to a pair are not checked; they are read for so long after the last octet, so that the front server has finished.
 QUIET_SECONDS = 0.03
 
 
 def receive_answers(client, expected):
-    """Receive what the file says that comes."""
+    """Receive the answers expected by the file."""
     methods = [method for method, _, _ in expected["seen"]] + [""] * len(expected["answers"])
     for answer, method in zip(expected["answers"], methods):
         if answer == "cut":
             with pytest.raises(client.Truncated):
                 client.recv_response()
-        elif isinstance(answer, list):  # one of these
+        elif isinstance(answer, list):  # any of these
             assert status_or_cut(client) in answer
         elif isinstance(answer, str):
             assert client.recv_head().status == int(answer)
@@ -55,7 +53,7 @@ def status_or_cut(client):
 
 
 def check(client, witness, expected):
-    """Receive what comes after a pair, and see that the connection is in sync or closed."""
+    """Receive the answers to a pair; check that the connection is in sync or closed."""
     receive_answers(client, expected)
     expected_seen = list(expected["seen"])
     if expected["then"] == "open":
@@ -79,8 +77,8 @@ def check(client, witness, expected):
 @pytest.mark.c_and_python
 @pytest.mark.parametrize("body", ["buffer", "stream"])
 @pytest.mark.parametrize("kind", dict.fromkeys(pair.name.split("-")[0] for pair in PAIRS))
-def test_directly(start_server, raw_client, way, kind, body):
-    """The app sees the requests that were sent and no other; the next one is answered as itself."""
+def test_a_pair_leaves_no_request_behind(start_server, raw_client, way, kind, body):
+    """The app sees the sent requests and no other; the next request is answered as itself."""
     if body == "stream" and not way.threads:
         pytest.skip("--body stream needs threads")
     witness = desync.Witness()
@@ -101,7 +99,7 @@ def test_directly(start_server, raw_client, way, kind, body):
 
 
 def how_directly(way, pair):
-    """Return what must become of a pair, and the functions that send it; none if it has no meaning."""
+    """Return the expected end of a pair, and the functions that send the pair; none if the pair has no meaning."""
     if way.wire == "http/2":
         expected = desync_http2.expected_of(pair)
         return expected, desync_http2.sendings(pair) if expected is not None else []
@@ -112,7 +110,7 @@ def how_directly(way, pair):
 
 
 def send_pair(port, pair):
-    """Send a pair and read what comes; the front server may do with it what it likes."""
+    """Send a pair and read the answers; the front server may do as it likes."""
     with socket.create_connection(("127.0.0.1", port), 10) as client:
         client.settimeout(QUIET_SECONDS)
         try:
@@ -126,7 +124,7 @@ def send_pair(port, pair):
 
 
 def wrong_behind(port, tag, witness, pairs):
-    """Send the pairs, with a good request after each; return what went wrong, and what the requests were called."""
+    """Send the pairs, each with a good request behind; return the faults, and the tags of the requests."""
     wrong, tags = [], {}
     for number, pair in enumerate(pairs):
         send_pair(port, pair)
@@ -143,7 +141,7 @@ def wrong_behind(port, tag, witness, pairs):
         if found != (200, target, *own):
             wrong.append(f"{pair.name}: the next request was answered {found}")
         for request in seen:
-            # A front server that has lost a connection may send a request once more, under its name.
+            # A front server may send a request once more after a lost connection, under the same name.
             again = tags.setdefault(request.tag, request)
             if not tag.fullmatch(request.tag) or again[:2] != request[:2]:
                 wrong.append(f"{pair.name}: the front server did not send {request}")
@@ -155,19 +153,19 @@ def wrong_behind(port, tag, witness, pairs):
 @pytest.mark.plain
 @pytest.mark.parametrize("http_parser", ["c"] if IS_PYPY else ["c", long("httptools")])
 @pytest.mark.parametrize("front", HTTP_FRONTS)
-def test_behind(start_server, fronts, front, http_parser):
-    """Behind a front server the app sees no request that the front server has not sent."""
+def test_a_front_server_smuggles_no_request(start_server, fronts, front, http_parser):
+    """Behind a front server the app sees only requests sent by the front server."""
     block, tag = HTTP_FRONTS[front]
     witness = desync.Witness()
     server = start_server(witness, is_checked=False, http_parser=http_parser, keep_alive_seconds=60, **desync.SETTINGS)
     port = getattr(fronts, front)(block.replace("{address}", "%s:%d" % server.address)).port
     wrong, tags = wrong_behind(port, tag, witness, PAIRS)
     assert wrong == []
-    assert len(tags) > len(PAIRS)  # the probes, and what the front server passed on
+    assert len(tags) > len(PAIRS)  # the probes, and the requests passed by the front server
 
 
 class Careless(http.server.BaseHTTPRequestHandler):
-    """A server that leaves a body unread on a connection that it keeps."""
+    """A server that leaves a body unread on a kept connection."""
 
     protocol_version = "HTTP/1.1"
     timeout = 5
@@ -190,7 +188,7 @@ class Careless(http.server.BaseHTTPRequestHandler):
 @pytest.mark.skipif(IS_PYPY, reason="this tests the test")
 @pytest.mark.parametrize("front", HTTP_FRONTS)
 def test_a_careless_server_is_found_out(fronts, front):
-    """Were a request smuggled through one of these, the test above would see it."""
+    """The tests above would see a smuggled request."""
     block, tag = HTTP_FRONTS[front]
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Careless) as server:
         server.witness = desync.Witness()

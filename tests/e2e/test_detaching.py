@@ -1,4 +1,4 @@
-"""Kept connections that go from process to process while their clients ask: none is lost, none is connected anew."""
+"""Kept connections go from process to process while their clients ask: none is lost or connected anew."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ THREADS = 6
 ROUNDS = 6  # at least; each there and back
 WAYS = [("tcp", 4, "auto"), ("unix", 0, "off")]
 BRIEF = [(way, loop) for way, loop in zip(WAYS, LOOP_KINDS * 2)]  # each value once
-if not IS_PYPY:  # which has each of a pair's halves in one of the two above
+if not IS_PYPY:  # its halves are in one of the two above
     WAYS += [("unix", 4, "auto"), ("tcp", 4, "off"), ("tcp", 0, "auto")]
 CASES = [
     pytest.param(
@@ -67,7 +67,7 @@ class Process:
 
 @pytest.fixture(params=CASES)
 def processes(request, tmp_path):
-    """Return two servers that can give each other their connections, and where the first listens."""
+    """Return two servers that can exchange connections, and the first's address."""
     (kind, threads, lane), loop_kind = request.param
     pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     found = []
@@ -82,7 +82,7 @@ def processes(request, tmp_path):
 
 
 class Clients:
-    """Clients of one thread, which ask one after another, on and on."""
+    """Clients of one thread that ask in turn, without end."""
 
     def __init__(self, address, count, is_over):
         self._clients = [RawClient(address) for _ in range(count)]
@@ -116,7 +116,7 @@ class Clients:
 
 
 def test_connections_that_go_to_and_fro(processes):
-    """300 clients that never stop asking are served by one process or the other; then the first ends, and none notices."""
+    """Two processes serve 300 clients that never stop asking; then the first process ends, and no client notices."""
     (a, b), address = processes
     is_over, rounds = threading.Event(), []
     groups = [Clients(address, CONNECTIONS // THREADS, is_over) for _ in range(THREADS)]

@@ -1,4 +1,4 @@
-"""aserve --reload, as a developer uses it: files are saved, a browser and a terminal look on."""
+"""aserve --reload, as a developer works: files are saved while a browser and a terminal look on."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def ask(process, accept="*/*"):
 
 
 def wait_for_text(process, part, accept="*/*"):
-    """Wait until the answer has this; return it."""
+    """Wait for an answer with this part; return the answer."""
 
     def look():
         status, text = ask(process, accept)
@@ -94,7 +94,7 @@ def wait_for_text(process, part, accept="*/*"):
 
 
 def test_from_a_broken_start_to_a_mended_app(start_process, tmp_path):
-    """The command does not end; each save is served, or shown why it cannot be, while the app of before serves what is no page."""
+    """The command does not end; each save is served, or its failure shown, while the old app serves all but pages."""
     save(tmp_path / "app.py", "from one_is_missing import app\n")
     process = start_process(str(tmp_path / "app.py:app"), "--reload")
     status, text = ask(process)
@@ -102,7 +102,7 @@ def test_from_a_broken_start_to_a_mended_app(start_process, tmp_path):
     assert process.log.count("Traceback") == 1
     save(tmp_path / "one_is_missing.py", APP % "one")
     assert wait_for_text(process, "<p>one") == (200, "<p>one</p>")
-    process.wait_for_log("has changed: done")  # until then the worker without an app is the one to go on with
+    process.wait_for_log("has changed: done")  # until then the worker without an app could be the survivor
     save(tmp_path / "one_is_missing.py", "def (\n")
     status, text = wait_for_text(process, "SyntaxError", "text/html")
     assert status == 500 and "one_is_missing.py" in text and "def (" in text
@@ -137,7 +137,7 @@ def test_an_exception_in_a_view(start_process, tmp_path, framework, shown):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may start a program of another user")
 def test_a_local_front_server_of_another_user(start_process, tmp_path):
-    """Its clients see no source code, whatever fields it sends: here none, and the Host that nginx sends by default."""
+    """A front server's clients see no source code, whatever its fields: here none, and nginx's default Host."""
     save(tmp_path / "app.py", "raise ValueError('of the app')\n")
     process = start_process(str(tmp_path / "app.py:app"), "--reload")
     asking = [sys.executable, "-c", AS_NOBODY, process.url]
@@ -147,7 +147,7 @@ def test_a_local_front_server_of_another_user(start_process, tmp_path):
 
 
 def test_the_same_size_within_a_second(start_process, tmp_path):
-    """What Python has compiled does not pass for the new source."""
+    """Bytecode of the old source does not pass for the new source."""
     path = tmp_path / "saved_twice.py"
     save(tmp_path / "app.py", "from saved_twice import app")
     save(path, APP % "a")
@@ -159,7 +159,7 @@ def test_the_same_size_within_a_second(start_process, tmp_path):
 
 
 def test_an_import_that_hangs(start_process, tmp_path):
-    """The next save ends it."""
+    """The next save ends a hanging import."""
     save(tmp_path / "app.py", APP % "one")
     process = start_process(str(tmp_path / "app.py:app"), "--reload")
     save(tmp_path / "app.py", "open('hangs', 'w').close()\nwhile True: pass\n")
@@ -169,8 +169,8 @@ def test_an_import_that_hangs(start_process, tmp_path):
     wait_for_text(process, "two")
 
 
-def test_templates(start_process, tmp_path):
-    """A folder that --reload-extra names is looked at, too."""
+def test_a_saved_template_is_a_reload(start_process, tmp_path):
+    """Folders of --reload-extra are watched, too."""
     (tmp_path / "templates").mkdir()
     save(tmp_path / "templates/a.html", "one")
     save(
@@ -186,7 +186,7 @@ def test_templates(start_process, tmp_path):
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
 @pytest.mark.skipif(IS_PYPY, reason="the page is the same on PyPy; one look at it is enough")
 def test_a_browser_sees_it_mended(start_process, tmp_path):
-    """The page is shown; when the code is mended, it gives way to the app by itself."""
+    """The page of the failure is shown; mended code brings the app back without a click."""
     save(tmp_path / "app.py", "raise ValueError('a <b> in it')\n")
     access = tmp_path / "access"
     process = start_process(str(tmp_path / "app.py:app"), "--reload", "--access-log", str(access))
@@ -209,7 +209,7 @@ def test_a_browser_sees_it_mended(start_process, tmp_path):
 
 
 class AtTerminal(ServerProcess):
-    """A server with a terminal of its own, as a developer starts it."""
+    """A server on a terminal of its own, as a developer starts the command."""
 
     def __init__(self, arguments, folder):
         self.master, terminal = pty.openpty()
@@ -220,14 +220,14 @@ class AtTerminal(ServerProcess):
             stdout=terminal,
             stderr=terminal,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C there is SIGINT
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # Ctrl-C there becomes SIGINT
         )
         os.close(terminal)
         os.set_blocking(self.master, False)
         self.shown = ""
 
     def read_until(self, pattern):
-        """Read what it shows until that matches, and forget it."""
+        """Read the shown text until a match, and forget the text."""
 
         def look():
             try:
@@ -249,8 +249,8 @@ class AtTerminal(ServerProcess):
         os.close(self.master)
 
 
-def test_breakpoints(tmp_path):
-    """breakpoint() stops the request, and its prompt is at the terminal; Ctrl-C there ends the server."""
+def test_a_breakpoint_prompts_at_the_terminal(tmp_path):
+    """breakpoint() stops the request, with the prompt at the terminal; Ctrl-C there ends the server."""
     save(tmp_path / "app.py", BREAKPOINT)
     at = AtTerminal([str(tmp_path / "app.py:app"), "--reload"], tmp_path)
     try:

@@ -1,4 +1,4 @@
-"""The end of a server: what runs is finished, what idles is closed, nothing is left."""
+"""The end of a server: running requests are finished, idle connections closed, nothing is left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.workers import APP
 
 pytestmark = pytest.mark.any_parser
 
-# In a process of its own: signals
+# In its own process: signals
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_second_signal_ends_at_once(running):
 
 
 def test_drain_has_an_end(running):
-    """An app that does not finish within --drain-timeout is left behind; the exit status says so."""
+    """An app beyond --drain-timeout is left behind; the exit status says so."""
     process, client, _ = running("--drain-timeout", "0.5")
     process.signal()
     assert process.wait() == 1
@@ -80,19 +80,19 @@ def test_drain_has_an_end(running):
 
 @pytest.mark.long_on_pypy
 def test_request_whose_client_left(running, tmp_path):
-    """What runs is finished even if its client has gone meanwhile."""
+    """A running request is finished even if its client has gone."""
     process, client, let_through = running()
     client.close()
     process.signal()
     process.wait_for_log("draining")
     let_through()
     assert process.wait() == 0
-    assert (tmp_path / "gate.out").exists()  # where a server would not wait, its worker is killed before this
+    assert (tmp_path / "gate.out").exists()  # without waiting, its worker would be killed before
 
 
 @pytest.mark.long_on_pypy
 def test_signal_without_connections(start_process):
-    """A server that nobody uses ends at once."""
+    """An unused server ends at once."""
     process = start_process("hello")
     process.signal()
     assert process.wait() == 0
@@ -103,7 +103,7 @@ def test_signal_without_connections(start_process):
 
 @pytest.mark.also_inline
 def test_idle_connections_are_closed_at_once(start_server, raw_client):
-    """Draining closes connections that have carried a request and idle."""
+    """Draining closes idle connections with past requests."""
     server = start_server(apps.hello)
     client = raw_client(server)
     client.fetch()
@@ -115,7 +115,7 @@ def test_idle_connections_are_closed_at_once(start_server, raw_client):
 
 
 def test_stream_is_finished(start_server, raw_client):
-    """A response that is being streamed is sent to its end, then the connection closes."""
+    """A streamed response is sent to its end, then the connection closes."""
     more = threading.Event()
 
     def app(environ, start_response):
@@ -139,7 +139,7 @@ def test_stream_is_finished(start_server, raw_client):
 
 
 def test_drain_under_load(start_server, raw_client):
-    """Each request that was answered was answered whole, whenever the drain began."""
+    """Each answered request was answered whole, whenever the drain began."""
     for _ in range(5):
         server = start_server(apps.several_chunks)
         counts, faults = [], []
@@ -188,7 +188,7 @@ while not os.path.exists({0!r} + ".go"):
     ("bind", "flags"), [long(("127.0.0.1:0", [])), ("unix:{}/s", []), ("127.0.0.1:0", ["--preload"])], ids=str
 )
 def test_while_the_only_worker_starts(start_workers, raw_client, tmp_path, wait_until, bind, flags):
-    """Who waits while a successor of the only worker, or its mold, imports the app is served; then all ends, with status 0."""
+    """A client that waits while a successor of the only worker, or its mold, imports the app is served; then all ends, with status 0."""
     binds = ["--bind", bind.format(tmp_path)] if "unix" in bind else []
     process = start_workers("--workers", "1", *binds, *flags)
     pids = process.wait_for_workers(1 + len(flags))
@@ -207,7 +207,7 @@ def test_while_the_only_worker_starts(start_workers, raw_client, tmp_path, wait_
 
 
 def test_request_under_way_is_served(start_server, raw_client):
-    """A request of which octets have come when the drain begins is still served."""
+    """A request with octets received before the drain is still served."""
     server = start_server(apps.echo)
     client = raw_client(server)
     client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n12")

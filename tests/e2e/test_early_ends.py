@@ -14,7 +14,7 @@ COUNT = 10
 
 @pytest.fixture(params=["tcp", "unix"])
 def connect(request, start_server, raw_client, tmp_path):
-    """connect() -> a client; connect.server; connect.send(client): two requests, between which a read ends early."""
+    """connect() -> a client; connect.server; connect.send(client): two requests with an early end of a read between."""
     bind = "127.0.0.1:0" if request.param == "tcp" else f"unix:{tmp_path / 'socket'}"
     connect.server = start_server(apps.hello, bind=bind, keep_alive_seconds=5, drain_seconds=60)
 
@@ -49,7 +49,7 @@ def test_both_requests_are_answered(connect):
 @pytest.mark.plain
 @pytest.mark.also_inline
 def test_they_do_not_idle_for_ever(connect, wait_until):
-    """--keep-alive ends them as others, and so does a drain, at once."""
+    """--keep-alive ends such connections, and so does a drain, at once."""
     clients = [connect() for _ in range(COUNT)]
     for client in clients:
         connect.send(client)
@@ -58,7 +58,7 @@ def test_they_do_not_idle_for_ever(connect, wait_until):
         connect.send(client)
         client.recv_response()
         client.recv_response()
-    connect.server.wait_until_waiting(COUNT)  # no time passes for one that is with the app still
+    connect.server.wait_until_waiting(COUNT)  # no time passes for a connection still with the app
     connect.server.pass_seconds(7)
     for client in clients:
         assert client.is_closed()

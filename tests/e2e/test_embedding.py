@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.one_way, pytest.mark.both_loops]
 
 
 async def run(main):
-    """Run a coroutine function; check that neither tasks, threads nor files are left."""
+    """Run a coroutine function; check that no tasks, threads or files are left."""
     before = open_files()
     threads = set(threading.enumerate())
     tasks = asyncio.all_tasks()
@@ -32,13 +32,13 @@ async def run(main):
     await asyncio.sleep(0.01)
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == handlers
     assert asyncio.all_tasks() == tasks
-    wait_until(lambda: set(threading.enumerate()) <= threads)  # one that has said its last word still has to end
-    wait_until(lambda: open_files() <= before)  # a thread of another test may have opened one for a moment
+    wait_until(lambda: set(threading.enumerate()) <= threads)  # a thread past its last word still has to end
+    wait_until(lambda: open_files() <= before)  # another test's thread may have a file open for a moment
     return result
 
 
 def open_files():
-    """Return the file descriptors of this process, but for the one that libuv keeps for EMFILE."""
+    """Return the file descriptors of this process, without libuv's own for EMFILE."""
     found = set()
     for fd in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):  # the descriptor of the listing itself
@@ -59,7 +59,7 @@ async def fetch(address, path="/"):
 
 
 async def test_it_serves_inside_the_block():
-    """`async with aserve.Server(...)`: it serves inside the block, and is gone behind it."""
+    """`async with aserve.Server(...)` serves inside the block, and is gone behind the block."""
 
     async def main():
         async with aserve.Server(apps.hello, bind="127.0.0.1:0") as server:
@@ -73,8 +73,8 @@ async def test_it_serves_inside_the_block():
     await run(main)
 
 
-async def test_several_addresses(tmp_path):
-    """One server listens on several addresses at once, and names them all in order."""
+async def test_a_server_listens_on_several_addresses(tmp_path):
+    """One server listens on several addresses at once, and names all in order."""
 
     async def main():
         path = str(tmp_path / "socket")
@@ -89,7 +89,7 @@ async def test_several_addresses(tmp_path):
     await run(main)
 
 
-async def test_several_servers():
+async def test_several_servers_share_a_loop():
     """Several servers share a loop, each with its app, settings and workers."""
 
     async def main():
@@ -104,7 +104,7 @@ async def test_several_servers():
 
 @pytest.mark.parametrize("times", [1, 3])
 async def test_cancellation_finishes_what_runs(times):
-    """Cancelling serve(), even again while it drains, finishes what runs before it returns."""
+    """Cancelling serve(), even again during the drain, finishes running requests before the return."""
     gate = apps.Gate()
 
     async def main():
@@ -134,7 +134,7 @@ async def test_cancellation_finishes_what_runs(times):
     await run(main)
 
 
-async def test_task_group():
+async def test_a_task_group_starts_a_server():
     """`await task_group.start(aserve.serve, ...)` gives the server once it accepts."""
 
     async def main():
@@ -147,7 +147,7 @@ async def test_task_group():
 
 
 async def test_exception_in_the_block():
-    """An exception in the block drains like its end, and is passed on."""
+    """An exception in the block drains like the block's end, and is passed on."""
 
     async def main():
         async def serve_and_raise():
@@ -162,7 +162,7 @@ async def test_exception_in_the_block():
 
 
 async def test_failed_start_leaves_nothing(tmp_path):
-    """A server that cannot start leaves nothing open: port in use, access log not writable."""
+    """A server that cannot start leaves nothing open: used port, unwritable access log."""
 
     async def main():
         with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -196,9 +196,7 @@ async def test_one_drain_after_another():
     await run(main)
 
 
-async def test_start_twice():
-    """A server that serves already refuses to start, and serves on."""
-
+async def test_a_second_start_is_refused():
     async def main():
         async with aserve.Server(apps.hello, bind="127.0.0.1:0") as server:
             with pytest.raises(RuntimeError, match="serves already"):
@@ -208,8 +206,8 @@ async def test_start_twice():
     await run(main)
 
 
-def test_left_behind(caplog):
-    """An app that does not end is left behind after --drain-timeout, and said so; it ends in silence."""
+def test_a_hanging_app_is_left_behind(caplog):
+    """An app without an end is left behind after --drain-timeout, with a line; its late end is silent."""
     gate = apps.Gate()
     caplog.set_level(logging.INFO, "aserve")
     ended = threading.Event()
@@ -229,7 +227,7 @@ def test_left_behind(caplog):
         writer.close()
         await asyncio.get_running_loop().shutdown_default_executor()
 
-    loop = asyncio.new_event_loop()  # by hand: what is left behind must find it closed
+    loop = asyncio.new_event_loop()  # by hand: the left app must find the loop closed
     loop.run_until_complete(main())
     loop.close()
     assert "threads still inside the app at the end: " in caplog.text
@@ -243,7 +241,7 @@ def test_left_behind(caplog):
 
 
 def test_run_in_a_thread():
-    """aserve.run() works outside the main thread, too; it just has no signals there."""
+    """aserve.run() works outside the main thread, too; only without signals."""
     code = (
         "import aserve, logging, os, queue, re, threading, urllib.request\n"
         "def app(environ, start_response):\n"
@@ -257,7 +255,7 @@ def test_run_in_a_thread():
         "threading.Thread(target=aserve.run, args=(app, '127.0.0.1:0'), kwargs={'threads': 3}, daemon=True).start()\n"
         "while not (found := re.search(r'serving on (http://\\S+)', lines.get(timeout=20))): pass\n"
         "print(urllib.request.urlopen(found[1]).read().decode(), flush=True)\n"
-        "os._exit(0)\n"  # it serves on
+        "os._exit(0)\n"  # the server serves on
     )
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, timeout=30, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"aserve-worker-1\n", b"")

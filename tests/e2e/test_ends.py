@@ -1,4 +1,4 @@
-"""How a process ends whose app has signal handlers, threads and processes of its own."""
+"""The end of a process whose app has signal handlers, threads and processes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def hello(environ, start_response):
     return [b"finished"]
 """
 )
-# Its end sends the signal once more, as `timeout` does, at a moment in which nothing is served any more.
+# Its end sends the signal once more, as `timeout` does, at a moment when nothing is served any more.
 AGAIN = (
     APP
     + """
@@ -70,7 +70,7 @@ def again():
 atexit.register(again)
 """
 )
-# What starts a command in a terminal: SIGHUP would end it, whatever it does to this process.
+# A parent, as in a terminal: SIGHUP would end it, whatever the signal does to this process.
 IN_TERMINAL = (
     "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
 )
@@ -89,7 +89,7 @@ def start(start_process, tmp_path):
 
 
 def test_the_apps_handler(start, raw_client):
-    """A handler that the app has set is announced, runs, and does not keep the drain from being one."""
+    """A handler set by the app is announced, runs, and leaves the drain a drain."""
     server = start(HANDLER)
     assert "SIGTERM: the app's own handler, own.handler, runs before the server's" in server.log
     assert raw_client(server).fetch().status == 200
@@ -100,7 +100,7 @@ def test_the_apps_handler(start, raw_client):
 
 @pytest.mark.parametrize("flags", [(), later_on_pypy(("--workers", "1"))], ids=["single", "workers"])
 def test_the_same_signal_at_the_end(start, flags):
-    """One that comes with the first, as by `timeout` or a terminal's group, does not cut off what the app does at exit."""
+    """A second signal right behind the first, as by `timeout` or a terminal's group, does not cut off the app's exit handlers."""
     server = start(AGAIN, *flags)
     server.signal()
     assert server.wait(30) == 0
@@ -109,7 +109,7 @@ def test_the_same_signal_at_the_end(start, flags):
 
 @pytest.mark.long_on_pypy
 def test_a_terminal_that_goes(start, raw_client, tmp_path):
-    """SIGHUP ends a single process by a drain: what runs is finished."""
+    """SIGHUP drains a single process: running requests are finished."""
     server = start(WAITING, "--bind", "127.0.0.1:0", launcher=[sys.executable, "-c", IN_TERMINAL])
     client = raw_client(server)
     client.request()
@@ -123,7 +123,7 @@ def test_a_terminal_that_goes(start, raw_client, tmp_path):
 
 @pytest.mark.long_on_pypy
 def test_nohup_outlives_the_terminal(start, raw_client):
-    """A server that is started with it outlives the terminal."""
+    """A server started by nohup outlives the terminal."""
     server = start(APP, "--bind", "127.0.0.1:0", launcher=["nohup"])
     server.signal(signal.SIGHUP)
     assert raw_client(server).fetch().status == 200
@@ -138,7 +138,7 @@ def test_nohup_outlives_the_terminal(start, raw_client):
     ids=["thread", "process"],
 )
 def test_a_thread_or_process_is_waited_for(start, tmp_path, app, word):
-    """One of the app's that is no daemon keeps the server's process, which names it, and ends with it."""
+    """A thread or process that is no daemon keeps the server's process, which names it, and ends with it."""
     server = start(app)
     server.signal()
     server.wait_for_log(f"waiting for the app's {word}; a second signal ends it")
@@ -158,7 +158,7 @@ def test_nobody_need_wait_for_a_thread(start, number):
 
 @pytest.mark.long_on_pypy
 def test_a_thread_has_its_time(start):
-    """A thread that does not end has the time of the drain, and a second at least; then the process ends, and says where it was."""
+    """A thread without an end has the time of the drain, at least a second; then the process ends, and tells the thread's place."""
     server = start(THREAD, "--drain-timeout", "0.1")
     server.signal()
     assert server.wait() == 1
@@ -168,7 +168,7 @@ def test_a_thread_has_its_time(start):
 
 
 def test_an_import_that_fails_beside_a_thread(tmp_path):
-    """The command says why it cannot serve, then what keeps it; it ends."""
+    """The command tells why it cannot serve, then names the thread; it ends."""
     (tmp_path / "own.py").write_text(FAILING)
     command = [sys.executable, "-Im", "aserve", f"{tmp_path}/own.py:hello"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
@@ -179,7 +179,7 @@ def test_an_import_that_fails_beside_a_thread(tmp_path):
 
 
 def test_threads_that_end_by_themselves(start):
-    """Those of a pool end with the interpreter: nothing is told."""
+    """Threads of a pool end with the interpreter: nothing is told."""
     server = start(POOL)
     server.signal()
     assert server.wait() == 0
@@ -206,7 +206,7 @@ def test_an_import_that_fails_behind_an_exit_function_that_waits(tmp_path, flags
 
 
 def is_gone(pid):
-    """Whether there is no such process, but perhaps its entry until it is reaped."""
+    """Tell whether the process is gone, but perhaps for its entry until it is reaped."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] == "Z"

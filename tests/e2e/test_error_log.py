@@ -18,7 +18,7 @@ APPS = pathlib.Path(__file__).parent.parent / "harness/apps.py"
 @pytest.mark.long_on_pypy
 @pytest.mark.skipif(sys.platform != "linux", reason="a pipe is opened once more by /proc")
 def test_a_reader_that_stops(tmp_path):
-    """Each request has its answer, and SIGTERM ends the server; so with the access log on the same pipe."""
+    """Each request has its answer, and SIGTERM ends the server; also with the access log on the same pipe."""
     ours, theirs = os.pipe()
     command = [sys.executable, "-Im", "aserve", f"{APPS}:raises", "--bind", f"unix:{tmp_path}/s", "--access-log", "-"]
     with open(ours, "rb") as reader, subprocess.Popen(command, stdout=theirs, stderr=theirs) as process:
@@ -40,7 +40,7 @@ def test_a_reader_that_stops(tmp_path):
 
 
 def fill(fd):
-    """Write until there is no room; the others who have the descriptor would wait."""
+    """Write until the pipe is full; blocking holders of the descriptor would wait."""
     own = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK)
     try:
         while True:

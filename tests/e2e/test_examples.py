@@ -1,4 +1,4 @@
-"""What docs/start.md and docs/frameworks.md show, and the examples that stand behind them, do what they say."""
+"""The code of docs/start.md and docs/frameworks.md, and the examples behind these pages, do as told."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ START, FRAMEWORKS = Page("start"), Page("frameworks")
 
 
 def program_of(name):
-    """Return a program of the interpreter that runs the tests."""
+    """Return a program beside the interpreter of the tests."""
     return str(pathlib.Path(sys.executable).with_name(name))
 
 
@@ -37,7 +37,7 @@ def run(folder, *command):
 
 @pytest.fixture
 def place(tmp_path):
-    """Copy an example: place(name) -> its folder, from which servers are started."""
+    """Copy an example: place(name) -> its folder, where servers start."""
 
     def copy(name):
         return shutil.copytree(EXAMPLES / name, tmp_path, dirs_exist_ok=True)
@@ -47,7 +47,7 @@ def place(tmp_path):
 
 @pytest.fixture
 def start_program(tmp_path, wait_until):
-    """Run a program that serves by itself: start_program(argv, **env) -> (process, port), as its log says it."""
+    """Run a serving program: start_program(argv, **env) -> (process, port of its log)."""
     running = []
 
     def start(*argv, pattern=r"serving on http://127\.0\.0\.1:(\d+)\n", **env):
@@ -86,8 +86,8 @@ def fetch(port, target, method="GET"):
 # The tutorial
 
 
-def test_the_tutorial(start_process, tmp_path):
-    """The page's app answers what the page says; its file of settings is understood, also with workers, and serves it with a line for each request."""
+def test_the_tutorial_serves_as_the_page_says(start_process, tmp_path):
+    """The page's app answers as the page says; its file of settings serves the app with a line for each request, also with workers."""
     (tmp_path / "hello.py").write_text(START.block("An app", "python"))
     settings = START.block("Settings in a file", "toml")
     (tmp_path / "site.toml").write_text(settings)
@@ -106,7 +106,7 @@ def test_the_tutorial(start_process, tmp_path):
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
 def test_the_units_of_the_tutorial(tmp_path):
-    """systemd has nothing to say about them; the service takes the socket by its name."""
+    """systemd finds no fault in the units; the service takes the socket by its name."""
     section = START.text.partition("## Keep it running\n")[2]
     units = re.findall(r"^```ini\n# /etc/systemd/system/(\S+)\n(.*?)^```", section, re.M | re.S)
     assert [name for name, _ in units] == ["hello.socket", "hello.service"]
@@ -123,7 +123,7 @@ def test_the_units_of_the_tutorial(tmp_path):
 
 @pytest.mark.parametrize("name", ["Flask", "Bottle", "CherryPy", "Pyramid"])
 def test_the_page_shows_the_examples(name):
-    """A block with a file's name is that file."""
+    """A block with a file's name equals the file."""
     block = FRAMEWORKS.block(name, "python")
     first, _, text = block.partition("\n")
     assert first == "# hello.py" and text == (EXAMPLES / name.lower() / "hello.py").read_text()
@@ -131,18 +131,18 @@ def test_the_page_shows_the_examples(name):
 
 @pytest.mark.parametrize("name", ["Pyramid", "Zope"])
 def test_the_page_shows_the_ini_files(name):
-    """What is shown of an ini file stands in it."""
+    """The page's lines of an ini file stand in the file."""
     (path,) = (EXAMPLES / name.lower()).glob("*.ini")
     assert FRAMEWORKS.block(name, "ini") in path.read_text()
 
 
 def test_the_page_shows_the_program():
-    """What docs/embedding.md shows of the program stands in it."""
+    """The lines of docs/embedding.md stand in the program."""
     assert Page("embedding").block("Beside FastAPI", "python") in (EXAMPLES / "asyncio/program.py").read_text()
 
 
 def test_the_page_shows_a_test(tmp_path):
-    """pytest runs what docs/embedding.md shows, with the README's hello.py."""
+    """pytest runs the test of docs/embedding.md, with the README's hello.py."""
     block = Page("embedding").block("In tests", "python")
     (tmp_path / "test_hello.py").write_text(block)
     hello = (ROOT / "README.md").read_text().partition("# hello.py\n")[2].partition("```")[0]
@@ -162,8 +162,8 @@ def test_an_app_in_one_file(start_process, place, name):
     assert process.wait() == 0
 
 
-def test_django(start_process, place):
-    """The project is migrated, its files are collected and served; the admin asks who one is."""
+def test_the_django_example_serves_its_admin(start_process, place):
+    """The project is migrated, its files are collected and served; the admin asks for a login."""
     pytest.importorskip("django")
     folder = place("django")
     commands = FRAMEWORKS.block("Django", "sh").splitlines()
@@ -179,8 +179,8 @@ def test_django(start_process, place):
     assert status == 200 and style == (folder / "static/admin/css/base.css").read_bytes()
 
 
-def test_pyramid(start_program, place):
-    """pserve serves the ini file, but for its port, as it stands."""
+def test_pserve_serves_the_ini_file_of_pyramid(start_program, place):
+    """pserve serves the ini file as it stands, but for its port."""
     pytest.importorskip("pyramid")
     ini = place("pyramid") / "production.ini"
     ini.write_text(ini.read_text().replace("port = 8000", "port = 0"))
@@ -190,8 +190,8 @@ def test_pyramid(start_program, place):
     assert process.wait(20) == 0
 
 
-def test_zope(start_program, tmp_path):
-    """Zope's own instance with our ini file: a page. (Zope is no requirement of the tests: 70 packages.)"""
+def test_zope_serves_by_our_ini_file(start_program, tmp_path):
+    """Zope's own instance with our ini file answers with a page. (Zope is no requirement of the tests: 70 packages.)"""
     pytest.importorskip("Zope2")
     run(tmp_path, program_of("mkwsgiinstance"), "-d", ".", "-u", "admin:secret")
     text = (EXAMPLES / "zope/zope.ini").read_text()
@@ -206,8 +206,8 @@ def test_zope(start_program, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_beside_fastapi(start_program, place, wait_until, number):
-    """Both servers of the program answer from the same memory; a signal lets both finish, so that the program ends by itself."""
+def test_two_servers_share_a_program_with_fastapi(start_program, place, wait_until, number):
+    """Both servers of the program answer from the same memory; a signal lets both finish, and the program ends."""
     pytest.importorskip("fastapi")
     pytest.importorskip("uvicorn")
     place("asyncio")
@@ -253,8 +253,8 @@ def test_in_fastapis_lifespan(start_program, tmp_path, monkeypatch, wait_until):
         fetch(ports[0], "/")
 
 
-def test_behind_nginx(start_process, place, fronts):
-    """The compose file's app behind the nginx of its nginx.conf: on one socket, health checks kept to themselves."""
+def test_the_compose_file_serves_behind_nginx(start_process, place, fronts):
+    """The compose file's app behind nginx with its nginx.conf: on one socket, health checks kept inside."""
     folder = place("behind_nginx")
     services = yaml.safe_load((folder / "compose.yaml").read_text())["services"]
     app, web = services["app"], services["web"]

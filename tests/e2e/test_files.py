@@ -1,4 +1,4 @@
-"""wsgi.file_wrapper: sent by the kernel where it can be, read where not, and always closed."""
+"""wsgi.file_wrapper: files are sent by the kernel where possible, else read, and always closed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_kernel_sends_regular_files(start_server, raw_client, path, reads):
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="this system has no such option")
 def test_the_kernel_takes_what_it_likes_of_a_file(start_server, raw_client, wait_until, tmp_path):
-    """What limits other responses to a client that reads slowly would only split the calls; it is back afterwards."""
+    """The buffer limit of other responses would only split the calls; it is back afterwards."""
     path = tmp_path / "large"
     path.write_bytes(CONTENT * 16)
     server = start_server(apps.file_sender(lambda: open(path, "rb")))
@@ -70,7 +70,7 @@ def test_the_kernel_takes_what_it_likes_of_a_file(start_server, raw_client, wait
 @rule('PEP 3333 "Handling the Content-Length Header"', "a file is sent up to Content-Length", "no further")
 @pytest.mark.parametrize("length", [0, 1, 70_000])
 def test_part_of_a_file(start_server, raw_client, path, length):
-    """A Content-Length below the file's size sends that much of it."""
+    """A Content-Length below the file's size sends just that part."""
     app = apps.file_sender(lambda: open(path, "rb"), ("Content-Length", str(length)))
     client = raw_client(start_server(app))
     for _ in range(2):
@@ -87,7 +87,7 @@ def test_file_shorter_than_its_length(start_server, raw_client, path):
 
 
 def test_file_that_shrinks(start_server, raw_client, path):
-    """So is one that becomes shorter while it is sent."""
+    """A file that becomes shorter while sent is seen as cut short."""
     with open(path, "r+b") as file:
         file.truncate(16 << 20)
     client = raw_client(start_server(apps.file_sender(lambda: open(path, "rb"))), receive_buffer_bytes=4096)
@@ -115,7 +115,7 @@ def open_pipe():
 
 
 class OnlyRead:
-    """The least that PEP 3333 asks of a file-like object."""
+    """The least file-like object of PEP 3333."""
 
     def __init__(self):
         self._file = io.BytesIO(CONTENT[:100])
@@ -126,7 +126,7 @@ class OnlyRead:
 
 
 class Rot256(io.FileIO):
-    """A regular file whose read() gives something else than what is in it."""
+    """A regular file whose read() differs from its octets."""
 
     def read(self, size=-1):
         """Read, inverted."""
@@ -134,14 +134,14 @@ class Rot256(io.FileIO):
 
 
 def packed(module, path):
-    """Return a file that unpacks as it is read."""
+    """Return a file that unpacks when read."""
     with module.open(path, "wb") as file:
         file.write(CONTENT[:100])
     return module.open(path, "rb")
 
 
 def unpacked(kind, path):
-    """Return a file-like object of that kind, and what it should give."""
+    """Return a file-like object of the kind, and its expected octets."""
     if kind == "pipe":
         return open_pipe()
     if kind == "memory":
@@ -176,7 +176,7 @@ def unpacked(kind, path):
     "kind", ["pipe", "memory", "only read", "gzip", "bz2", "spooled", "named", "unbuffered", "subclass"]
 )
 def test_other_files_are_read(start_server, raw_client, path, kind):
-    """Whatever can be read is sent as its read() gives it, whatever its fileno() may be."""
+    """A readable object is sent by its read(), whatever its fileno() may be."""
     client = raw_client(start_server(apps.file_sender(lambda: unpacked(kind, path))))
     for _ in range(2):
         assert client.fetch().body == CONTENT[:100]
@@ -223,7 +223,7 @@ def test_file_is_not_closed_before_it_is_sent(start_server, raw_client, path):
 
 
 def test_client_leaves_during_a_file(start_server, raw_client, path):
-    """A client that leaves in the middle of a file: it is closed, once."""
+    """A file whose client leaves in its middle is closed, once."""
     with open(path, "r+b") as file:
         file.truncate(256 << 20)
     files = []
@@ -261,8 +261,6 @@ def test_files_side_by_side(start_server, raw_client, path):
 
 
 def test_responses_wait_for_a_file(start_server, raw_client, path):
-    """Responses behind a file wait for its end."""
-
     def app(environ, start_response):
         if environ["PATH_INFO"] == "/file":
             return apps.file_sender(lambda: open(path, "rb"))(environ, start_response)

@@ -1,4 +1,4 @@
-"""The collector runs an app's finalizers between any two bytecodes of ours: what they call waits for nothing, and nothing stands still."""
+"""The collector runs an app's finalizers between any two bytecodes of aserve: their calls wait for nothing, and nothing stands still."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROUNDS = 12
     ids=" ".join,
 )
 def test_finalizers_that_call_into_responses(start_process, flags, native):
-    """They call start_response, write() and early hints of requests that run, on any thread; the server answers on, and ends."""
+    """Finalizers call start_response, write() and early hints of running requests, on any thread; the server answers on, and ends."""
     process = start_process(APP, "--native", native, *flags)
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: ask(process.address, FORMS[number % len(FORMS)]), range(8)))
@@ -33,7 +33,7 @@ def test_finalizers_that_call_into_responses(start_process, flags, native):
 @pytest.mark.parametrize("native", NATIVE_KINDS)
 @pytest.mark.parametrize("flags", [[], later_on_pypy(["--request-timeout", "600"])], ids=" ".join)
 def test_a_body_that_is_read_on_the_event_loop(start_process, flags, native):
-    """Its octets come through the loop: who would wait for them there gets an error, and the server answers on."""
+    """A body's octets come through the loop: a reader on the loop gets an error, and the server answers on."""
     process = start_process(
         f"{APP.rpartition('/')[0]}/reading_app.py:app", "--body", "stream", "--native", native, *flags
     )

@@ -1,4 +1,4 @@
-"""As process 1 of a container: no processes of others are left as zombies, and the app's own keep their statuses."""
+"""As process 1 of a container, aserve leaves no zombies, and the app's own children keep their statuses."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def ask(process, path):
 
 @pytest.mark.parametrize("flags", first_on_pypy([[], ["--workers", "1"], ["--threads", "0"]]))
 def test_zombies_are_reaped(start_workers, flags):
-    """What has lost its parent ends without a trace, the app gets the statuses of its own, and SIGTERM drains."""
+    """Orphans end without a trace, the app gets its children's statuses, and SIGTERM drains."""
     process = start_workers(*flags, app=APP, kind=Contained)
     assert ask(process, "/leave") == b"0"
     wait_until(lambda: ask(process, "/zombies") == b"0")

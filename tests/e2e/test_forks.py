@@ -1,4 +1,4 @@
-"""Processes that the app starts: none of them ends the server, answers for it, or holds what is its own."""
+"""Processes of the app: none ends the server, answers for the server, or holds its connections."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ APP = f"{pathlib.Path(__file__).parent / 'forking_app.py'}:app"
 WAYS = [("asyncio", "4", "auto"), ("asyncio", "0", "auto")]
 if has_module("uvloop"):
     WAYS = [("uvloop", "4", "auto"), ("uvloop", "0", "off"), ("asyncio", "4", "off")]
-LONG_WAYS = [("asyncio", "4", "off")]  # each of its values is one of another's
+LONG_WAYS = [("asyncio", "4", "off")]  # each value is in another row
 
 
 @pytest.fixture(
@@ -39,17 +39,17 @@ def start_forking(request, start_process):
 
 
 def fetch(server, client, path):
-    """Return what a path answers; if it does not, fail with what every process was doing."""
+    """Return a path's answer; without one, fail with every process's stacks."""
     try:
         return client.fetch(path).body
     except socket.timeout:
         for pid in [server.pid, *children_of(server.pid)]:
             before, deadline = len(server.log), time.monotonic() + 5
-            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+            with contextlib.suppress(ProcessLookupError):  # ended meanwhile
                 os.kill(pid, signal.SIGUSR2)
             while len(server.log) == before and time.monotonic() < deadline:
                 time.sleep(0.01)
-            time.sleep(0.2)  # one after the other, so that stacks are not mixed
+            time.sleep(0.2)  # in turn, so that stacks are not mixed
         pytest.fail(f"{path} was not answered; the log, with the stacks of the server and its children:\n{server.log}")
 
 
@@ -59,10 +59,10 @@ def children_of(pid):
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
             parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-        except OSError:  # it has ended meanwhile
+        except OSError:  # ended meanwhile
             continue
     found = [pid]
-    for parent in found:  # which grows
+    for parent in found:  # grows in the loop
         found += [child for child, its in parents.items() if its == parent]
     return found[1:]
 
@@ -70,7 +70,7 @@ def children_of(pid):
 @pytest.mark.long_on_pypy
 @pytest.mark.skipif(sys.platform != "linux", reason="children are found in Linux' /proc")
 def test_what_is_told_of_a_path_that_hangs(start_process, wait_until, end_child):
-    """The failure names the path, and shows where the server and its children are."""
+    """The failure names the path, and shows the stacks of server and children."""
     server = start_process(APP, "--threads", "4")
 
     class Client:
@@ -90,7 +90,7 @@ def test_what_is_told_of_a_path_that_hangs(start_process, wait_until, end_child)
 
 
 def test_ends_of_children(start_forking, raw_client):
-    """Processes come to the ends that the app means for them, by signals, too, and the server goes on."""
+    """Processes end as the app means, by signals too, and the server goes on."""
     server = start_forking()
     client = raw_client(server)
     for name, result in (
@@ -108,11 +108,11 @@ def test_ends_of_children(start_forking, raw_client):
     client.close()
     server.signal()
     assert server.wait() == 0
-    assert server.log.count("draining") == 2  # once in the child that has served
+    assert server.log.count("draining") == 2  # once in the serving child
 
 
 def test_children_that_come_back(start_forking, raw_client):
-    """A child that returns into the server leaves: it does not answer, and its parent goes on, on the same connection."""
+    """A child that returns into the server leaves without an answer, and its parent goes on, on the same connection."""
     server = start_forking()
     client = raw_client(server)
     for name, status, said in (
@@ -140,7 +140,7 @@ def test_children_that_come_back(start_forking, raw_client):
 
 @pytest.mark.long_on_pypy
 def test_what_a_child_has_printed(start_forking, raw_client):
-    """What a child prints is written when it leaves, and what its parent has printed is written once."""
+    """A child's output is written when it leaves, and its parent's earlier output once."""
     server = start_forking()
     assert raw_client(server).fetch("/print_and_fork").body == b"0"
     server.signal()
@@ -160,7 +160,7 @@ def end_child():
 def test_a_child_holds_no_connection(start_forking, raw_client, tmp_path, end_child, wait_until):
     """While a child lives, other clients see the ends of their connections, and afterwards nobody listens."""
     own = "127.0.0.1"
-    if sys.platform == "linux":  # where each process may have an address of its own: nobody else's server is met there
+    if sys.platform == "linux":  # where each process may have its own address: no stranger's server is met there
         own = ".".join(map(str, (127, 1 + (os.getpid() >> 16 & 63), os.getpid() >> 8 & 255, os.getpid() & 255)))
     server = start_forking("--bind", f"uwsgi://unix:{tmp_path}/sock", "--bind", f"{own}:0")
     address = own, int(server.wait_for_log(rf"serving on .*http://{re.escape(own)}:(\d+)")[1])
@@ -186,7 +186,7 @@ def test_a_child_holds_no_connection(start_forking, raw_client, tmp_path, end_ch
 
 
 def uwsgi_packet(path):
-    """Return a request as a front server sends it."""
+    """Return a request in a front server's form."""
     items = b"".join(
         struct.pack("<H", len(item)) + item.encode()
         for pair in (("REQUEST_METHOD", "GET"), ("PATH_INFO", path))

@@ -24,7 +24,7 @@ needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is no
 
 @pytest.fixture
 def serve(start_process):
-    """Start a framework's app, or another one in it: serve(name) -> (httpx client, process)."""
+    """Start a framework's app: serve(name) -> (httpx client, process)."""
     clients = []
 
     def serve(framework, *flags, app=""):
@@ -46,7 +46,7 @@ def curl(*arguments):
 
 
 @pytest.mark.long_on_pypy
-def test_flask(serve):
+def test_flask_serves_every_kind_of_view(serve):
     """Flask: routes, JSON, an upload, a stream, a file with ranges, its own error page."""
     client, process = serve("flask")
     assert client.get("/hello/W%C3%B6rld").text == "Hello W\xf6rld!"
@@ -85,7 +85,7 @@ def test_flask_by_curl(serve, tmp_path):
 
 @pytest.mark.long_on_pypy
 def test_flask_live_body(serve):
-    """Flask parses an upload while it still comes (--body stream)."""
+    """Flask parses an upload while octets still come (--body stream)."""
     client, _ = serve("flask", "--body", "stream")
     for _ in range(3):
         reply = client.post("/upload", files={"file": ("name.bin", UPLOAD)}, data={"title": "x"})
@@ -93,16 +93,14 @@ def test_flask_live_body(serve):
 
 
 @pytest.mark.long_on_pypy
-def test_flask_inline(serve):
-    """Flask on the event loop's thread (--threads 0)."""
+def test_flask_serves_on_the_event_loop(serve):
     client, _ = serve("flask", "--threads", "0")
     assert client.get("/hello/x").text == "Hello x!"
     assert client.post("/upload", files={"file": ("n", UPLOAD)}, data={"title": "x"}).json()["size"] == len(UPLOAD)
 
 
 @pytest.mark.long_on_pypy
-def test_werkzeug(serve):
-    """Werkzeug's test app shows the environ of the request."""
+def test_werkzeugs_test_app_shows_the_environ(serve):
     client, _ = serve("werkzeug")
     page = client.get("/some/path?query=1", headers={"X-Mark": "<seen>"}).text
     assert "WSGI Information" in page
@@ -112,7 +110,7 @@ def test_werkzeug(serve):
 
 
 @pytest.mark.long_on_pypy
-def test_cherrypy(serve):
+def test_cherrypy_serves_every_kind_of_page(serve):
     """CherryPy mounted as a WSGI app: a page, JSON, an upload, a stream."""
     client, _ = serve("cherrypy")
     assert client.get("/").text == "Hello from CherryPy"
@@ -124,13 +122,11 @@ def test_cherrypy(serve):
 
 @pytest.mark.long_on_pypy
 def test_cherrypy_behind_internal_redirects(serve):
-    """
-    Middleware that follows a 307 within the request, and CherryPy's own for InternalRedirect, around a whole CherryPy: the app is
-    called twice for one request, with a body that is read again, and the client sees no redirect. The next request of the
-    connection finds an environ of its own.
+    """Middleware that follows a 307 within the request, and CherryPy's own for InternalRedirect, around a whole CherryPy: the app is called twice for
+    one request, with a body read twice, and the client sees no redirect. The connection's next request has a fresh environ.
     """
     client, process = serve("cherrypy", app="cherrypy_redirecting")
-    for _ in range(2):  # the same head again: what is kept of an environ was not changed
+    for _ in range(2):  # the same head again: the kept part of an environ is unchanged
         reply = client.get("/old")
         assert (reply.status_code, reply.text) == (200, "GET /new [('from', 'old')]")
         assert "location" not in reply.headers
@@ -144,8 +140,8 @@ def test_cherrypy_behind_internal_redirects(serve):
 
 
 @pytest.mark.long  # test_examples.py has a site of Django, too
-def test_django(start_process, tmp_path):
-    """Django: log in to the admin with its CSRF token, add a user, upload a file, get it back."""
+def test_django_serves_admin_and_uploads(start_process, tmp_path):
+    """Django: log in to the admin with its CSRF token, add a user, upload a file and fetch the file again."""
     pytest.importorskip("django")
     env = {"DJANGO_SITE_FOLDER": str(tmp_path)}
     site = FOLDER / "django_site" / "wsgi.py"

@@ -1,4 +1,4 @@
-"""An exchange and its body are freed when its response is out, and not when the garbage is collected."""
+"""An exchange and its body are freed when the response is out, without the collector."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ pytestmark = [
 
 
 class Watching:
-    """An app in many forms that remembers its exchanges, weakly."""
+    """An app in many forms with weak references to its exchanges."""
 
     def __init__(self):
         self.alive = []
 
     def __call__(self, environ, start_response):
-        response = getattr(
-            start_response, "__self__", None
-        )  # a plain request in C has none: what it was given is watched
+        response = getattr(start_response, "__self__", None)  # a plain request in C has none: its argument is watched
         self.alive.append(weakref.ref(response.exchange if response is not None else environ["wsgi.input"]))
         body, form = environ["wsgi.input"].read(), environ["PATH_INFO"]
         if form == "/raises":
@@ -53,7 +51,7 @@ class Watching:
 
 @pytest.fixture(autouse=True)
 def quiet(no_collector, monkeypatch):
-    """No log keeps a traceback, with all its frames."""
+    """No log keeps a traceback with all its frames."""
     monkeypatch.setattr(logging.getLogger("aserve.app"), "disabled", True)
 
 
@@ -79,5 +77,5 @@ def test_freed_at_once(start_server, raw_client, request, wait_until, path, kind
             client.recv_response()
         except client.Truncated:
             assert path == "/cut"
-    # The connections stay: what they have answered does not.
+    # The connections stay, without their answered exchanges.
     wait_until(lambda: [reference() for reference in app.alive] == [None] * 3)

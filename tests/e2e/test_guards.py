@@ -1,4 +1,4 @@
-"""What a configuration of uWSGI or gunicorn keeps from the app is kept from it here, whatever is added to it; and values are in no message."""
+"""Requests kept from the app by a configuration of uWSGI or gunicorn are kept from the app here, whatever is added; and no message has values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NEVER = f"[uwsgi]\nmodule = site_app\nroute = ^/a send:{SECRET}\nroute = ^/b bas
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with the app, a file that asks for a password, and one that cannot be obeyed."""
+    """A folder with the app, a file with a password, and a file that cannot be obeyed."""
     (tmp_path / "site_app.py").write_text(APP)
     (tmp_path / "closed.ini").write_text(CLOSED)
     (tmp_path / "never.ini").write_text(NEVER)
@@ -57,7 +57,7 @@ def ask(raw_client, process, path, password=None):
 
 
 def run(folder, *words, **variables):
-    """Run the command to its end; return its status, and what it has written."""
+    """Run the command to its end; return its status and output."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("ASERVE_")}
     done = run_command(*words, cwd=folder, env={**env, **variables})
     return done.returncode, done.stdout + done.stderr
@@ -74,7 +74,6 @@ def run(folder, *words, **variables):
     ],
 )
 def test_a_route_more_opens_nothing(serve, raw_client, words, variables):
-    """The file's routes come first, so its password is asked for."""
     process = serve("closed.ini", *words, **variables)
     assert [ask(raw_client, process, path) for path in ("/", "/open", "/health")] == [401, 401, 200]
     assert ask(raw_client, process, "/open", SECRET) == 200 and ask(raw_client, process, "/", "no") == 401
@@ -82,7 +81,7 @@ def test_a_route_more_opens_nothing(serve, raw_client, words, variables):
 
 @ONCE
 def test_no_spelling_of_a_path_passes(folder, serve, raw_client):
-    """Where uWSGI finds the path that a route guards, its password is asked for; what uWSGI takes for another path is another one here, too."""
+    """A path guarded by uWSGI asks for the password here, too; a path that uWSGI sees as another is another here."""
     (folder / "dots.ini").write_text(f"[uwsgi]\nmodule = site_app\nroute = ^/admin basicauth:Site,ann:{SECRET}\n")
     process = serve("dots.ini")
     for path in (
@@ -113,7 +112,7 @@ def test_no_spelling_of_a_path_passes(folder, serve, raw_client):
 
 @ONCE
 def test_conditions_of_routes(folder, serve, raw_client):
-    """Requests for other hosts, and those that a proxy has over http, are answered as by uWSGI; what leads past a rule does so here."""
+    """Requests for other hosts, and those over http by a proxy, are answered as by uWSGI; a way past a rule is one here, too."""
     (folder / "hosts.ini").write_text(
         f"[uwsgi]\nmodule = site_app\nroute-if = equal:${{HTTP_X_KEY}};{SECRET} goto:known\nroute-host = ^(?!shop.example$) break:400\n"
         "route-label = known\n"
@@ -134,7 +133,7 @@ def test_conditions_of_routes(folder, serve, raw_client):
 
 @ONCE
 def test_a_file_that_cannot_be_obeyed(folder, serve, raw_client):
-    """It ends the start, with a line for each such route; --dropped-guards warn drops these, and no others."""
+    """A file that cannot be obeyed ends the start, with a line for each route; --dropped-guards warn drops these routes, and no more."""
     for words in (["never.ini"], ["--check", "never.ini"], ["uwsgi", "--ini", "never.ini"]):
         status, told = run(folder, *words)
         assert status == 2 and "never.ini:3: route = ...: aserve cannot obey it" in told and SECRET not in told
@@ -166,7 +165,7 @@ def test_no_message_has_a_value(folder):
 @ONCE
 @pytest.mark.parametrize("words", [["--bind", "uwsgi://0.0.0.0:0"], ["--static", "/s=/no/such/folder"], []])
 def test_check_warns_as_a_start_does(folder, serve, words):
-    """--check has each warning that the start with the same arguments has."""
+    """--check warns as a start with the same arguments does."""
     (folder / "noted.ini").write_text("[uwsgi]\nmodule = site_app\nvhost = true\nroute = ^/ donotlog:\n")
     process = serve("noted.ini", *words)
     process.wait_for_log("serving on")

@@ -1,4 +1,4 @@
-"""gunicorn's settings of logging, as they are, without gunicorn: `logger_class`, `logconfig_dict`, `errorlog`, `syslog`."""
+"""gunicorn's settings of logging, unchanged and without gunicorn: `logger_class`, `logconfig_dict`, `errorlog`, `syslog`."""
 
 from __future__ import annotations
 
@@ -83,18 +83,18 @@ def ask(process, *targets):
 
 
 def stop(process):
-    """End it, and see that it ends well."""
+    """Stop the process; check its exit status and log."""
     process.signal()
     assert process.wait(30) == 0, process.log
 
 
 def lines_of(path: pathlib.Path, word: str) -> list[str]:
-    """Return the lines of a file with a word in them."""
+    """Return a file's lines with a word."""
     return [line for line in path.read_text().splitlines() if word in line] if path.exists() else []
 
 
 def test_a_logger_class(start, tmp_path):
-    """Its handlers get messages and requests; its `access` and `atoms` decide which, and what they say."""
+    """The class's handlers get messages and requests; its `access` and `atoms` decide the requests and the text."""
     process = start(
         "bind = '127.0.0.1:0'\nworkers = 2\naccesslog = '-'\naccess_log_format = '%(m)s %(U)s %(s)s %(B)s %(shop)s %({host}i)s'\n"
         "logger_class = 'shop_loggers.Quiet'\n"
@@ -103,7 +103,7 @@ def test_a_logger_class(start, tmp_path):
     path = tmp_path / "own.log"
     wait_until(lambda: len(lines_of(path, "gunicorn.access")) == 3, explain=path.read_text)
     stop(process)
-    # Two workers write them, each when its client has the response.
+    # Two workers write the lines, each when its client has the response.
     assert sorted(lines_of(path, "gunicorn.access")) == [
         "gunicorn.access INFO GET /one 200 5 seven test",
         "gunicorn.access INFO GET /raise 500 0 None test",
@@ -113,7 +113,7 @@ def test_a_logger_class(start, tmp_path):
 
 
 def test_a_class_in_the_file(start, tmp_path):
-    """It derives from gunicorn's, without gunicorn."""
+    """The file's class derives from gunicorn's, without gunicorn."""
     process = start(
         "from gunicorn.glogging import Logger\nbind = '127.0.0.1:0'\naccesslog = '-'\n\nclass Own(Logger):\n    def access(self, resp, req, environ, passed):\n"
         "        open('seen', 'a').write(req.uri + chr(10))\n\nlogger_class = Own\n"
@@ -123,8 +123,8 @@ def test_a_class_in_the_file(start, tmp_path):
     assert (tmp_path / "seen").read_text() == "/one?a=b\n"
 
 
-def test_a_dictionary(start, tmp_path):
-    """Its loggers gunicorn.error and gunicorn.access get aserve's messages, and the lines of its access log."""
+def test_a_dictionarys_loggers_get_messages_and_requests(start, tmp_path):
+    """The dictionary's loggers gunicorn.error and gunicorn.access get aserve's messages, and the lines of its access log."""
     process = start(DICT)
     ask(process, "/one", "/two")
     path = tmp_path / "all.log"
@@ -155,8 +155,8 @@ def test_a_dictionary_with_classes_of_the_app(start, tmp_path, where):
     assert (tmp_path / "own.log").read_text() == "own /one\n"
 
 
-def test_syslog(start, tmp_path):
-    """Messages and requests go there, with gunicorn's prefix; messages also to standard error."""
+def test_syslog_gets_messages_and_requests(start, tmp_path):
+    """syslog gets messages and requests with gunicorn's prefix; standard error gets messages, too."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
         server.settimeout(30)
@@ -171,7 +171,7 @@ def test_syslog(start, tmp_path):
 
 
 def test_a_log_of_errors(tmp_path):
-    """errorlog is a file; one that logrotate renames is opened anew."""
+    """errorlog is a file; a file renamed by logrotate is opened anew."""
     (tmp_path / "shop.py").write_text(APP)
     (tmp_path / "conf.py").write_text("bind = 'unix:s'\nerrorlog = 'e.log'\n")
 

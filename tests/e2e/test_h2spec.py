@@ -1,4 +1,4 @@
-"""h2spec: each clause of HTTP/2 and HPACK that it checks, against a server of a process of its own."""
+"""h2spec's clauses of HTTP/2 and HPACK, against a server in its own process."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ pytestmark = needs_go_programs("h2spec")
 CASES = 145  # of this version
 
 
-def test_h2spec(start_process, localhost, tmp_path):
-    """All cases of all its suites pass, none is left out, and nothing goes wrong in the server."""
+def test_h2spec_passes_every_case(start_process, localhost, tmp_path):
+    """All cases of all suites pass, none is left out, and the server logs no fault."""
     process = start_process(
         "hello", "--bind=https://127.0.0.1:0", f"--certificate={localhost.certificate}", f"--key={localhost.key}",
         "--http2=auto",

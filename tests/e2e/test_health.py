@@ -24,7 +24,7 @@ def start(start_server):
 
 
 def ask(raw_client, server, target=READY, *fields, **options):
-    """Return status and body of a response on a connection of its own."""
+    """Return status and body of a response on a fresh connection."""
     client = raw_client(server)
     reply = client.fetch(target, *fields, "Connection: close", **options)
     assert client.recv_to_end() == b""
@@ -46,7 +46,7 @@ def scgi(**vars):
 
 @pytest.mark.also_inline
 def test_the_app_sees_no_health_check(start, raw_client):
-    """The app sees none of them; what begins like them, or is neither GET nor HEAD, is the app's."""
+    """The app sees no health check; similar paths, and methods besides GET and HEAD, are the app's."""
     app = apps.Recorder(apps.hello)
     server = start(app)
     for target, body in ((LIVE, b"live\n"), (READY, b"ready\n"), (PATH, b"ready\n"), (f"{LIVE}?x", b"live\n")):
@@ -61,7 +61,7 @@ def test_the_app_sees_no_health_check(start, raw_client):
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_every_thread_is_busy(start, raw_client, wait_until, count):
-    """Both are answered while the app has every thread; ready is 503 once requests wait too long, until they do no more."""
+    """Both checks are answered while the app has every thread; ready is 503 while requests wait too long."""
     gate = apps.Gate()
     server = start(gate, threads=count, healthcheck_max_wait_seconds=0.05)
     running = [raw_client(server) for _ in range(count)]
@@ -84,7 +84,7 @@ def test_every_thread_is_busy(start, raw_client, wait_until, count):
 
 @pytest.mark.also_inline
 def test_while_it_drains(start, raw_client):
-    """Within --drain-delay it is not ready from the first moment, and lives; requests are served."""
+    """Within --drain-delay a server is not ready from the first moment, and lives; requests are served."""
     server = start(drain_delay_seconds=2)
     kept = raw_client(server)
     assert kept.fetch(READY).status == 200
@@ -98,7 +98,7 @@ def test_while_it_drains(start, raw_client):
 
 
 def test_after_the_drain_delay(start, raw_client):
-    """A connection whose question has begun gets its answer while what runs is finished."""
+    """A connection with a begun question gets its answer while running requests are finished."""
     gate = apps.Gate()
     server = start(gate)
     running, asking = raw_client(server), raw_client(server)
@@ -137,7 +137,6 @@ def test_front_servers_may_ask_too(start, raw_client, scheme, encode):
 @pytest.mark.long_on_pypy
 @pytest.mark.also_inline
 def test_health_checks_over_tls(start, raw_client, tls_settings):
-    """In TLS as without it."""
     server = start(**tls_settings)
     client = raw_client(server)
     assert [client.fetch(target).body for target in (LIVE, "/", READY)] == [b"live\n", b"hello\n", b"ready\n"]
@@ -146,7 +145,7 @@ def test_health_checks_over_tls(start, raw_client, tls_settings):
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("peers", ["127.0.0.1", "10.0.0.0/8"])
 def test_health_checks_through_proxies(start, raw_client, peers):
-    """What a proxy, or somebody else, tells of its client changes nothing."""
+    """A proxy's or a stranger's word on its client changes nothing."""
     server = start(trusted_proxies=peers, forwarded_fields="x-forwarded-for,x-forwarded-prefix")
     fields = ("X-Forwarded-For: 192.0.2.1", "X-Forwarded-Prefix: /app")
     assert ask(raw_client, server, LIVE, *fields) == (200, b"live\n")
@@ -174,7 +173,7 @@ def test_a_signal_makes_it_not_ready(start_process, raw_client, tmp_path, wait_u
 @pytest.mark.plain
 @NEEDS_LINUX
 def test_each_worker_is_not_ready(start_workers, raw_client, wait_until):
-    """SIGTERM makes each of them not ready within --drain-delay, while it goes on to accept and to serve."""
+    """SIGTERM makes each worker not ready within --drain-delay, while workers accept and serve on."""
     process = start_workers("--workers", "2", "--healthcheck-path", PATH, "--drain-delay", "600")
     pids = process.wait_for_workers(2)
     kept = {}

@@ -1,4 +1,4 @@
-"""Health checks by those who ask, with the configurations of docs/health.md: HAProxy, nginx."""
+"""Health checks by HAProxy and nginx, with the configurations of docs/health.md."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ HAPROXY, NGINX = "Health checks by HAProxy", "Health checks behind nginx"
 READY = "/-/health/ready"
 
 
-def test_haproxy(start_server, fronts, wait_until):
-    """HAProxy takes a server out that drains, and no request is lost on the way."""
+def test_haproxy_takes_a_draining_server_out(start_server, fronts, wait_until):
+    """HAProxy takes a draining server out, and loses no request."""
     server = start_server(apps.hello, **{**PAGE.settings(HAPROXY), "bind": "127.0.0.1:0"})
     changes = {"127.0.0.1:8000": f"127.0.0.1:{server.address[1]}", "inter 2s": "inter 50ms"}
     haproxy = fronts.haproxy(PAGE.block(HAPROXY, "haproxy"), changes)
@@ -32,8 +32,8 @@ def test_haproxy(start_server, fronts, wait_until):
 
 
 @pytest.mark.parametrize(("allowed", "status"), [("127.0.0.1", 200), ("10.0.0.0/8", 403)])
-def test_nginx(start_server, fronts, allowed, status):
-    """Who may ask is answered, and nobody else; the site is everybody's."""
+def test_nginx_answers_allowed_addresses_alone(start_server, fronts, allowed, status):
+    """Only allowed addresses get the health check; the site is open to all."""
     app = apps.Recorder(apps.hello)
     start_server(app, **{**PAGE.settings(NGINX), "bind": f"uwsgi://unix:{fronts.socket}"})
     changes = {"unix:/run/app/app.sock": f"unix:{fronts.socket}", "allow 10.0.0.0/8": f"allow {allowed}"}

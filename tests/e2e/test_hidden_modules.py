@@ -1,4 +1,4 @@
-"""Files beside an app that have the names of modules of the standard library, as `email.py` and `queue.py`: no import of aserve finds them."""
+"""Files beside an app with names of standard modules, such as `email.py` and `queue.py`: no import of aserve finds them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def app(environ, start_response):
 
 @pytest.fixture
 def tmp_path(tmp_path):
-    """The folder of an app, with a file for each module of the standard library that the interpreter does not need for its own start."""
+    """The folder of an app, with a file for each standard module that the interpreter's own start does not import."""
     library = pathlib.Path(os.__file__).parent
     for path in library.iterdir():
         name = path.stem if path.suffix == ".py" or (path / "__init__.py").exists() else ""
@@ -61,7 +61,7 @@ PROCESSES = [pytest.param((), id="alone"), pytest.param(("--workers", "1"), id="
 )
 @pytest.mark.provokes("Traceback")
 def test_what_settings_need_is_imported_before_the_app(start_process, raw_client, tmp_path, flags, processes):
-    """Whatever the settings, all that they need is there before the app's folder comes first on sys.path."""
+    """Whatever the settings, all needed modules are imported before the app's folder comes first on sys.path."""
     process = start_process("served:app", *flags, *processes)
     upload = raw_client(process).fetch("/", "Accept-Encoding: br, gzip", method="POST", body=b"x" * 2_000_000)
     assert upload.status == 200

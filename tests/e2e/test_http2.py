@@ -49,8 +49,8 @@ def new_client(context):
 
 @also_inline
 @needs_curl_of_http2
-def test_curl(serve_http2, authority):
-    """curl chooses HTTP/2 by ALPN; HTTP/1.1 is there, too."""
+def test_curl_chooses_http_2_by_alpn(serve_http2, authority):
+    """curl chooses HTTP/2 by ALPN, and can have HTTP/1.1."""
     server = serve_http2()
     assert curl(server, authority, "-w", VERSION) == b"hello\n\n200 2"
     assert curl(server, authority, "-w", VERSION, "--http1.1") == b"hello\n\n200 1.1"
@@ -58,14 +58,12 @@ def test_curl(serve_http2, authority):
 
 @one_way
 @needs_curl_of_http2
-def test_off(serve_tls, authority):
-    """With the setting no client gets it."""
+def test_off_serves_http_1_only(serve_tls, authority):
     assert curl(serve_tls(http2="off"), authority, "-w", VERSION) == b"hello\n\n200 1.1"
 
 
 @also_inline
-def test_environ(serve_http2, new_client):
-    """The app sees the connection's client and TLS, and the protocol."""
+def test_the_environ_has_client_and_tls(serve_http2, new_client):
     found = new_client(serve_http2(apps.environ_json)).get("/a?b", headers={"X-Name": "c"}).json()
     assert found["SERVER_PROTOCOL"] == "HTTP/2.0" and found["REMOTE_ADDR"] == "127.0.0.1"
     assert found["wsgi.url_scheme"] == "https" and found["SSL_PROTOCOL"] and found["HTTP_X_NAME"] == "c"
@@ -90,8 +88,8 @@ async def test_streams_on_threads(serve_http2, context):
 
 @also_inline
 @pytest.mark.parametrize("form", ["echo", "pieces"])
-async def test_large_bodies(serve_http2, context, form):
-    """Both ways, in memory and through files, side by side."""
+async def test_large_bodies_go_both_ways(serve_http2, context, form):
+    """Large bodies go both ways, in memory and through files, side by side."""
     app = apps.echo if form == "echo" else echo_in_pieces
     server = serve_http2(app, body_memory_bytes=1 << 20)
     bodies = [os.urandom(size) for size in (0, 1, 100_000, 3 << 20)] * 2
@@ -101,14 +99,13 @@ async def test_large_bodies(serve_http2, context, form):
 
 
 def echo_in_pieces(environ, start_response):
-    """Answer with the body as it is read."""
+    """Answer with the body while reading."""
     start_response("200 OK", [])
     return iter(lambda: environ["wsgi.input"].read(50_000), b"")
 
 
 @also_inline
-def test_files(serve_http2, new_client, tmp_path):
-    """A file goes through frames, as it goes through TLS."""
+def test_a_file_goes_through_frames(serve_http2, new_client, tmp_path):
     (tmp_path / "file").write_bytes(os.urandom(1 << 20))
 
     def app(environ, start_response):
@@ -120,7 +117,7 @@ def test_files(serve_http2, new_client, tmp_path):
 
 @also_inline
 def test_a_response_that_is_read_after_the_end(serve_http2, authority):
-    """The server sends its last octets, and reads on: a client gives room while it reads, which a closed socket would answer with a reset."""
+    """The server sends its last octets, and reads on: a reading client gives room, and a closed socket would answer with a reset."""
     RawClient.authority = str(authority.certificate)
     server = serve_http2(apps.site)
     with contextlib.closing(HTTP2Client(server.address, receive_buffer_bytes=4096)) as client:
@@ -133,7 +130,7 @@ def test_a_response_that_is_read_after_the_end(serve_http2, authority):
 
 
 def test_a_slow_reader_holds_no_thread(serve_http2, new_client):
-    """With one thread, a second request of the same connection is answered beside a response that is not read."""
+    """With one thread, a second request of the connection is answered beside an unread response."""
 
     def app(environ, start_response):
         start_response("200 OK", [])
@@ -147,8 +144,8 @@ def test_a_slow_reader_holds_no_thread(serve_http2, new_client):
         assert size + sum(map(len, pieces)) == 10_000_000
 
 
-def test_a_reset(serve_http2, context):
-    """A client that leaves a stream is one that the app notices; the connection stays."""
+def test_a_reset_ends_one_stream_alone(serve_http2, context):
+    """The app notices that a client left a stream; the connection stays."""
     gone = threading.Event()
 
     def app(environ, start_response):
@@ -157,7 +154,7 @@ def test_a_reset(serve_http2, context):
 
     server = serve_http2(app, response_spool_bytes=0)
     with contextlib.closing(HTTP2Client(server.address, context=context)) as client:
-        client.frames.increment_flow_control_window(1 << 24)  # the first stream uses no more than its own
+        client.frames.increment_flow_control_window(1 << 24)  # the first stream uses only its own window
         left = client.ask(request(b"GET", b"/endless"))
         assert client.recv_head().status == 200 and client.recv_exactly(1)
         client.frames.reset_stream(left)
@@ -176,7 +173,7 @@ def endless(gone):
 
 
 def answered(client, *streams):
-    """Wait until these streams are over; return the bodies, None for a stream that the server has reset."""
+    """Wait until these streams are over; return the bodies, None for a stream reset by the server."""
     found = [client.streams[each] for each in streams]
     while not all(each.is_over for each in found):
         client.receive()
@@ -191,7 +188,7 @@ def leave(client, *streams):
 
 
 def test_a_request_beside_one_that_is_left(serve_http2, context):
-    """A client that keeps to --max-streams is not refused: a request waits until the app has ended another, of a stream that is reset or not."""
+    """A client within --max-streams is not refused: a request waits until the app has ended one, reset or not."""
     gate = apps.Gate()
     server = serve_http2(gate, threads=8, max_streams=3)
     with contextlib.closing(HTTP2Client(server.address, context=context)) as client:
@@ -208,7 +205,7 @@ def test_a_request_beside_one_that_is_left(serve_http2, context):
 
 
 def test_uploads_beside_visitors_who_leave(serve_http2, context):
-    """Behind a proxy many visitors share a connection: those who stay have their answers, however many others leave."""
+    """Behind a proxy many visitors share a connection: the ones who stay get their answers, however many leave."""
 
     def app(environ, start_response):
         if environ["PATH_INFO"] == "/slow":
@@ -242,8 +239,8 @@ def test_uploads_beside_visitors_who_leave(serve_http2, context):
         ([each for number in range(101) for each in ("-H", f"X-{number}: a")], 431),
     ],
 )
-def test_refused(serve_http2, authority, flags, status):
-    """A request that HTTP/1.1 refuses is refused, with the same status."""
+def test_refusals_have_the_status_of_http_1(serve_http2, authority, flags, status):
+    """A request that HTTP/1.1 refuses is refused with the same status."""
     found = curl(
         serve_http2(max_body_bytes=1000), authority, "-o", "/dev/null", "-w", "%{http_code} %{http_version}", *flags
     )
@@ -252,7 +249,7 @@ def test_refused(serve_http2, authority, flags, status):
 
 @one_way
 def test_fields_that_nobody_may_forge(serve_http2, new_client):
-    """What a proxy sets, and names that would become others in the environ, come from no other client."""
+    """Fields set by a proxy, and names that would become such in the environ, are taken from no other client."""
     forged = {
         "X-Forwarded-For": "1.2.3.4",
         "X_Forwarded_For": "1.2.3.4",
@@ -266,8 +263,7 @@ def test_fields_that_nobody_may_forge(serve_http2, new_client):
 
 
 @one_way
-def test_proxies(serve_http2, new_client):
-    """A trusted one names its client for each stream."""
+def test_a_proxy_names_the_client_of_each_stream(serve_http2, new_client):
     client = new_client(serve_http2(apps.environ_json, trusted_proxies="127.0.0.1", forwarded_fields="x-forwarded-for"))
     for address in ("1.2.3.4", "5.6.7.8"):
         assert client.get("/", headers={"X-Forwarded-For": address}).json()["REMOTE_ADDR"] == address
@@ -275,7 +271,7 @@ def test_proxies(serve_http2, new_client):
 
 @one_way
 def test_health_and_numbers(serve_http2, new_client):
-    """A health check is answered; a connection without a stream is an idle one."""
+    """A health check is answered; a connection without a stream is idle."""
     server = serve_http2(healthcheck_path="/healthz")
     client = new_client(server)
     assert client.get("/healthz").status_code == 200 and client.get("/").status_code == 200
@@ -285,8 +281,7 @@ def test_health_and_numbers(serve_http2, new_client):
 
 
 @one_way
-def test_access_log(serve_http2, new_client, tmp_path):
-    """Each stream has its line, with the protocol."""
+def test_each_stream_has_its_log_line(serve_http2, new_client, tmp_path):
     log = tmp_path / "log"
     server = serve_http2(access_log=str(log))
     new_client(server).get("/a")
@@ -297,8 +292,10 @@ def test_access_log(serve_http2, new_client, tmp_path):
 
 
 @also_inline
-def test_drain(serve_http2, context):
-    """A request that runs is answered after the GOAWAY, and the last GOAWAY names it. httpx gives a request up at the first GOAWAY, so the client is ours."""
+def test_a_drain_answers_running_requests(serve_http2, context):
+    """A running request is answered after the GOAWAY, and the last GOAWAY names it. httpx gives a request up at the first GOAWAY, so the client is
+    ours.
+    """
     gate = apps.Gate()
     server = serve_http2(gate, threads=2)
     with contextlib.closing(HTTP2Client(server.address, context=context)) as client:
@@ -313,12 +310,12 @@ def test_drain(serve_http2, context):
 
 @also_inline
 def test_a_limit_of_the_connection(serve_http2, context):
-    """After so many requests a GOAWAY ends it: streams on their way are served, and the client goes on with another."""
+    """After the limit of requests a GOAWAY ends the connection: streams on their way are served, and the client goes on with another."""
     server = serve_http2(apps.echo, max_connection_requests=40)
     load = KeptStreams(server.address, context, 10)
     load.run(lambda: load.connections > 4)
     assert not load.lost and set(load.statuses) == {200}
-    # Those on their way come within a second.
+    # Requests on their way come within a second.
     assert load.answered >= 4 * 30
 
 
@@ -331,7 +328,7 @@ def test_an_age_of_the_connection(serve_http2, context):
 
 
 def test_reload_with_streams_in_flight(start_workers, context, localhost):
-    """SIGHUP, twice: its clients go to new workers, and what they have sent is answered, or the GOAWAY says that it is not served."""
+    """SIGHUP, twice: clients go to new workers, and sent requests are answered, or the GOAWAY leaves them out."""
     process = start_workers("--workers", "2", "--http2", "auto", *localhost.flags)
     process.wait_for_workers(2)
     host, port = process.wait_for_log(r"https://([^\s,]+):(\d+)").groups()
@@ -355,7 +352,7 @@ def test_reload_with_streams_in_flight(start_workers, context, localhost):
 @needs_curl_of_http2
 @pytest.mark.long_on_pypy
 def test_reload_under_load(start_workers, authority, localhost):
-    """SIGHUP: no request of any client fails, on kept connections and on new ones."""
+    """SIGHUP: no request of any client fails, on kept and new connections."""
     process = start_workers("--workers", "2", "--http2", "auto", *localhost.flags)
     before = process.wait_for_workers(2)
     url = process.wait_for_log(r"(https://[^\s,]+)")[1]

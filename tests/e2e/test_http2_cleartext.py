@@ -1,4 +1,4 @@
-"""HTTP/2 without TLS (--http2 h2c): proxies of the operator may begin with it."""
+"""HTTP/2 without TLS (--http2 h2c): the operator's proxies may begin with HTTP/2."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def serve(start_server, trusted="127.0.0.1", **settings):
 
 @pytest.mark.also_inline
 def test_a_trusted_client(start_server):
-    """It may begin with HTTP/2, or with HTTP/1.1; what it says of its own client counts in both."""
+    """A trusted client may begin with HTTP/2, or with HTTP/1.1; its word on its own client counts in both."""
     server = serve(start_server)
     for http2 in (True, False):
         with httpx.Client(http1=not http2, http2=http2, base_url=server.url, timeout=SECONDS) as client:
@@ -58,8 +58,8 @@ def test_a_trusted_client(start_server):
 
 @pytest.mark.also_inline
 @pytest.mark.parametrize("is_first", [True, False])
-def test_others(start_server, raw_client, is_first):
-    """A peer that is not trusted gets a 505, and so does a trusted one after a request."""
+def test_others_get_a_505(start_server, raw_client, is_first):
+    """An untrusted peer gets a 505, and so does a trusted peer after a request."""
     server = serve(start_server, "203.0.113.1" if is_first else "127.0.0.1")
     client = raw_client(server)
     if not is_first:
@@ -70,7 +70,7 @@ def test_others(start_server, raw_client, is_first):
 
 
 def test_a_preface_in_pieces(start_server, raw_client):
-    """The server's settings come once it is whole, however slowly it comes."""
+    """The server's settings come once the preface is whole, however slow."""
     client = raw_client(serve(start_server))
     for octet in PREFACE:
         client.send(bytes([octet]))
@@ -80,8 +80,8 @@ def test_a_preface_in_pieces(start_server, raw_client):
 
 @pytest.mark.one_way
 @pytest.mark.parametrize("name", [*FRONTS])
-def test_proxies(start_server, fronts, name):
-    """HAProxy, Caddy and Apache speak it to aserve, and HTTP/1.1 to their clients."""
+def test_real_proxies_speak_http_2_to_aserve(start_server, fronts, name):
+    """HAProxy, Caddy and Apache speak h2c to aserve, and HTTP/1.1 to their clients."""
     server = serve(start_server)
     front = getattr(fronts, name)(FRONTS[name].replace("{address}", "%s:%d" % server.address))
     for _ in range(3):
@@ -93,7 +93,7 @@ def test_proxies(start_server, fronts, name):
 
 @pytest.mark.one_way
 def test_a_unix_socket(start_server, tmp_path):
-    """Each peer of it is trusted, if the setting says so."""
+    """Each peer of a unix socket is trusted, if the setting says so."""
     path = str(tmp_path / "s")
     serve(start_server, "unix", bind=f"unix:{path}")
     with httpx.Client(transport=httpx.HTTPTransport(uds=path, http1=False, http2=True), timeout=SECONDS) as client:

@@ -1,4 +1,4 @@
-"""Programs that speak HTTP/2: a browser, curl, nghttp, h2load; each by the access log or its own word."""
+"""Programs that speak HTTP/2: a browser, curl, nghttp, h2load; seen in the access log or in their output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harness.waiting import wait_until
 
 pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
 IMAGES = 60
-SIDE_BY_SIDE = 12  # more than the six connections that a browser has over HTTP/1.1
+SIDE_BY_SIDE = 12  # more than a browser's six connections over HTTP/1.1
 PAGE = """<!doctype html><title>page</title>
 <form method=post action=/form><input name=a value="b c"></form>
 <form method=post action=/upload enctype=multipart/form-data><input type=file name=f></form>
@@ -72,8 +72,8 @@ def site():
 
 @needs_chromium
 @ONCE
-def test_a_browser(serve_http2, tmp_path):
-    """It shows a page with images that run side by side, and sends a form and a file, all over HTTP/2."""
+def test_a_browser_loads_and_sends_over_http_2(serve_http2, tmp_path):
+    """A browser shows a page with images loaded side by side, and sends a form and a file, all over HTTP/2."""
     log = tmp_path / "log"
     server = serve_http2(site(), threads=SIDE_BY_SIDE + 4, access_log=str(log))
     with browsing(tmp_path / "profile", "--ignore-certificate-errors") as page:
@@ -97,7 +97,7 @@ def test_a_browser(serve_http2, tmp_path):
 @needs_chromium
 @ONCE
 def test_a_browsers_websocket(serve_http2, tmp_path):
-    """It is a stream of the connection that has the page (RFC 8441)."""
+    """A browser's WebSocket is a stream of the page's connection (RFC 8441)."""
     app, log = Flask(__name__), tmp_path / "log"
 
     @app.route("/")
@@ -140,16 +140,15 @@ def digest(environ, start_response):
     ],
     ids=["post", "put", "expect", "chunked"],
 )
-def test_curl_uploads(serve_http2, authority, tmp_path, flags):
-    """A file arrives whole, however curl sends it."""
+def test_a_file_of_curl_arrives_whole(serve_http2, authority, tmp_path, flags):
     (tmp_path / "file").write_bytes(octets := os.urandom(2 << 20))
     flags = [flag.format(tmp_path / "file") for flag in flags]
     assert curl(serve_http2(digest), authority, *flags).decode() == hashlib.sha256(octets).hexdigest()
 
 
 @needs("nghttp")
-def test_nghttp(serve_http2, tmp_path):
-    """It asks for one address sixty times at once, with a body, and gets sixty answers."""
+def test_nghttp_gets_sixty_answers_at_once(serve_http2, tmp_path):
+    """nghttp asks for one address sixty times at once, with a body, and gets sixty answers."""
     (tmp_path / "file").write_bytes(bytes(100_000))
     server = serve_http2(apps.echo)
     command = ["nghttp", "--no-verify-peer", "-m", "60", "-d", str(tmp_path / "file"), "-t", str(SECONDS), server.url]
@@ -158,8 +157,7 @@ def test_nghttp(serve_http2, tmp_path):
 
 
 @needs("h2load")
-def test_h2load(serve_http2):
-    """Ten connections with a hundred streams each: every request is answered."""
+def test_every_request_of_h2load_is_answered(serve_http2):
     command = ["h2load", "-n", "2000", "-c", "10", "-m", "100", serve_http2().url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=4 * SECONDS, check=True)
     assert "2000 done, 2000 succeeded, 0 failed, 0 errored, 0 timeout" in done.stdout, done.stdout

@@ -1,4 +1,6 @@
-"""Floods of HTTP/2: each connection is ended or costs little, others are served beside it, and memory is bounded (tests/http2_floods.py measures them)."""
+"""Floods of HTTP/2: each connection is ended or costs little, good clients are served meanwhile, and memory is bounded (tests/http2_floods.py
+measures the floods).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from harness.http2_floods import ENDLESS, FLOODS, Flooder
 
 pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"), pytest.mark.long_on_pypy]
 MIB = 1 << 20
-# Far below what the floods stand for: one unpacks to 60 MB, another asks for 100 MB.
+# Far below the floods' sizes: one unpacks to 60 MB, another asks for 100 MB.
 BOUND = (500 if sys.implementation.name == "pypy" else 250) * MIB
 UNTAKEN_BOUND = BOUND // 2
 
@@ -47,7 +49,7 @@ def test_floods_cost_no_other_client(process):
 
 
 def test_responses_that_are_not_taken(start_process, authority, localhost):
-    """All clients together hold --response-memory, however many streams they have; the rest waits in files, and others are served."""
+    """All clients together hold --response-memory, however many their streams; the rest waits in files, and other clients are served."""
     RawClient.authority = str(authority.certificate)
     shell = ["sh", "-c", 'ulimit -n 4096; exec "$@"', "sh"]  # as many files as streams
     process = start_process("site", *localhost.flags, "--http2", "auto", "--response-memory", "16M", launcher=shell)

@@ -1,4 +1,4 @@
-"""HTTP behind nginx, HAProxy and Apache: what a front server must be told in time, and what it must see."""
+"""HTTP behind nginx, HAProxy and Apache: early answers and cut bodies reach the client."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def behind(request, start_server, fronts):
 )
 @pytest.mark.parametrize("size", [200_000, 20_000_000])
 def test_an_early_answer(behind, size):
-    """A body over the limit: however much is on its way, the client sees our 413, and no 502."""
+    """The client sees our 413 for a body over the limit, and no 502, however much is on its way."""
     front = behind(apps.echo, max_body_bytes=100_000)
     for _ in range(3):
         status, _, body = front.fetch("/", "POST", octets(size))
@@ -44,7 +44,7 @@ def test_an_early_answer(behind, size):
 
 @pytest.mark.parametrize("size", [200_000, 20_000_000])
 def test_a_body_that_nobody_reads(behind, size):
-    """--body stream and an app that answers at once: the same."""
+    """--body stream with an app that answers at once: the client sees the answer."""
     front = behind(apps.no_reading, body="stream")
     for _ in range(3):
         status, _, body = front.fetch("/", "POST", octets(size))
@@ -52,8 +52,8 @@ def test_a_body_that_nobody_reads(behind, size):
 
 
 @pytest.mark.parametrize("target", ["/cut", "/cut-pieces"])
-def test_truncation(behind, target):
-    """An app that dies within its body: the client behind the front server sees it, too."""
+def test_a_cut_body_is_seen_behind_the_front(behind, target):
+    """The client behind the front server sees that an app died within its body."""
     front = behind(site)
     with pytest.raises((http.client.IncompleteRead, ConnectionError)):
         front.fetch(target)

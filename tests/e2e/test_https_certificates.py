@@ -34,7 +34,7 @@ pytestmark = NEEDS
     ],
 )
 def test_the_first_certificate(pebble, serve_https, binds):
-    """A start gets it, and serves it without a restart; at no moment can others read a key; the server does not load the libraries."""
+    """A start gets the certificate, and serves it without a restart; other users can never read a key; the server does not load the libraries."""
     pebble.pause()
     site = serve_https("shop.example", launcher=UMASK, **binds)
     site.wait_for_log("asking .* for a certificate for shop.example")
@@ -53,10 +53,9 @@ def test_the_first_certificate(pebble, serve_https, binds):
 
 @pytest.mark.long_on_pypy
 def test_names_and_workers(pebble, serve_https):
-    """
-    Each name has a certificate of its own, which one of the workers orders and all serve; a name that leads elsewhere stops no other.
+    """Each name has its own certificate, ordered by one worker and served by all; a name that leads elsewhere stops no other.
 
-    The status says which has one, and why another has none; the metrics say until when each is valid.
+    The status says which name has a certificate, and why another has none; the metrics say until when each is valid.
     """
     pebble.lead("elsewhere.example", NOBODYS_ADDRESS)
     names = ("elsewhere.example", "a.example", "b.example")
@@ -77,20 +76,20 @@ def test_names_and_workers(pebble, serve_https):
 
 
 def certificate_ends(pebble):
-    """Return by name what the metrics tell: until when its certificate is valid."""
+    """Return by name the end of each certificate, from the metrics."""
     text = pebble.ask("GET", f"http://{pebble.host}:9100/metrics").decode()
     line = r'(?m)^aserve_certificate_not_after_timestamp_seconds\{file="[^"]*/certificates/([^"]+)\.pem"\} (\S+)$'
     return {name: float(end) for name, end in re.findall(line, text)}
 
 
 def status(site):
-    """Return what `aserve status --json` tells of the certificates."""
+    """Return the certificates in `aserve status --json`."""
     return json.loads(run_command("status", "--json", "--control", site.folder / "control").stdout)["certificates"]
 
 
 @pytest.mark.long_on_pypy
 def test_what_init_writes(pebble, serve_https, tmp_path):
-    """The settings and the unit's folders are enough: the certificate comes, and `aserve status` shows it without a flag."""
+    """Settings and the unit's folders are enough: the certificate comes, and `aserve status` shows it without a flag."""
     folder, run = tmp_path / "shop", tmp_path / "run" / "aserve" / "shop"
     folder.mkdir()
     run.mkdir(parents=True)
@@ -105,7 +104,7 @@ def test_what_init_writes(pebble, serve_https, tmp_path):
 
 @pytest.mark.long_on_pypy
 def test_renewal_under_load(pebble, serve_https):
-    """At two thirds of its life a certificate is renewed; no request of any client is lost. A clock that is wrong does no harm."""
+    """A certificate is renewed at two thirds of its life; no client loses a request. A wrong clock does no harm."""
     site = serve_https("shop.example", flags=("--workers=2",))
     first = site.wait_for_certificate("shop.example")
     with load_over_tls(pebble.host) as load:
@@ -115,12 +114,12 @@ def test_renewal_under_load(pebble, serve_https):
         site.set_clock(0)
         load.go_on(100, SECONDS)
     assert load.first_words == {b"one"} and second != first
-    assert site.count_orders("shop.example") == 2  # and not one with each look
+    assert site.count_orders("shop.example") == 2  # and not at each look
     assert site.stop() == 0
 
 
 def test_an_end_while_ordering(pebble, serve_https):
-    """SIGTERM does not wait for the authority, and leaves no process behind that has a turn."""
+    """SIGTERM does not wait for the authority, and leaves no process with a turn behind."""
     pebble.pause()
     site = serve_https("shop.example")
     site.wait_for_log("asking .* for a certificate for shop.example")
@@ -129,7 +128,7 @@ def test_an_end_while_ordering(pebble, serve_https):
 
 @pytest.fixture
 def open_folder():
-    """Return a folder that other users can read."""
+    """Return a folder readable by other users."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="aserve-https-"))
     folder.chmod(0o755)
     yield folder
@@ -137,8 +136,8 @@ def open_folder():
 
 
 @pytest.mark.long_on_pypy
-def test_a_user(need_python_of_all, open_folder, pebble, serve_https):
-    """With --user the keys belong to that user, and so does the process that orders."""
+def test_keys_belong_to_the_user(need_python_of_all, open_folder, pebble, serve_https):
+    """With --user the keys belong to the user, and so does the ordering process."""
     user = pwd.getpwnam("nobody")
     pebble.ca = shutil.copy(pebble.ca, open_folder / "ca.pem")
     site = serve_https("shop.example", folder=open_folder, flags=("--user=nobody",), launcher=UMASK)
@@ -149,7 +148,7 @@ def test_a_user(need_python_of_all, open_folder, pebble, serve_https):
 
 @pytest.mark.long_on_pypy
 def test_a_worker_that_dies_while_ordering(pebble, serve_https):
-    """The order that it has begun goes on without it."""
+    """The begun order goes on without the dead worker."""
     pebble.pause()
     site = serve_https("shop.example", flags=("--workers=2",))
     number = site.wait_for_log(r"worker (\d): https: asking")[1]
@@ -163,7 +162,7 @@ def test_a_worker_that_dies_while_ordering(pebble, serve_https):
 
 @pytest.mark.long_on_pypy
 def test_files_that_are_lost(pebble, serve_https):
-    """A file that is damaged, or a whole folder that is removed, is made anew; until then the old certificate is served."""
+    """A damaged file, or a removed folder, is made anew; until then the old certificate is served."""
     site = serve_https("shop.example")
     first = site.wait_for_certificate("shop.example")
     (site.files / "certificates/shop.example.pem").write_text("damaged")
@@ -175,8 +174,8 @@ def test_files_that_are_lost(pebble, serve_https):
 
 
 @pytest.mark.long_on_pypy
-def test_a_redirect(pebble, serve_https):
-    """Once a name has a certificate, port 80 leads its clients to TLS, and to no host that is not ours; a renewal is still checked there."""
+def test_a_redirect_leads_to_tls(pebble, serve_https):
+    """With a certificate, port 80 leads the name's clients to TLS, and to no foreign host; renewals are still checked there."""
     site = serve_https("shop.example", tls_port=8443, flags=("--https-redirect=443",))
     first = site.wait_for_certificate("shop.example")
     wait_until(lambda: answer(site, "shop.example") == (308, "https://shop.example/a?b"), SECONDS)
@@ -188,7 +187,7 @@ def test_a_redirect(pebble, serve_https):
 
 
 def answer(site, name):
-    """Return the status and the Location that a client of port 80 gets."""
+    """Return status and Location for a client of port 80."""
     client = http.client.HTTPConnection(site.host, timeout=SECONDS)
     with contextlib.closing(client):
         client.request("GET", "/a?b", headers={"Host": name})
@@ -198,7 +197,7 @@ def answer(site, name):
 
 
 def test_the_ports_of_a_site(serve_https):
-    """Without --bind it listens on ports 443 and 80 of all interfaces; without an authority it serves all the same."""
+    """Without --bind aserve listens on ports 443 and 80 of all interfaces; without an authority it serves all the same."""
     alone = ("unshare", "--net")  # where these ports are free
     if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no network of its own can be made here")

@@ -1,4 +1,4 @@
-"""--https with an authority that is away, forgets, or refuses: the log says what to do, and the certificate comes when it can."""
+"""--https with an authority that is away, forgets, or refuses: the log advises, and the certificate comes in the end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.long_on_pypy, *NEEDS]
 
 
 def later(*row):
-    """Return a row that `make test` leaves out: the words are known to the tests of their module."""
+    """Return a row that `make test` leaves out: tests of the module know the words."""
     return pytest.param(*row, marks=pytest.mark.long)
 
 
@@ -27,7 +27,7 @@ def next_try(site, reason):
 
 
 def test_an_authority_that_is_away(pebble, serve_https):
-    """It is asked again later. One that has forgotten the account gets a new one."""
+    """An absent authority is asked again later. An authority that forgot the account gets a new one."""
     pebble.stop()
     site = serve_https("shop.example")
     seconds = next_try(site, "cannot be reached from here")
@@ -42,8 +42,8 @@ def test_an_authority_that_is_away(pebble, serve_https):
     assert site.stop() == 0
 
 
-def test_refused_nonces(acme_front, serve_https):
-    """A request whose nonce is refused is sent again, and so is one that is refused twice."""
+def test_a_refused_nonce_is_a_new_try(acme_front, serve_https):
+    """A request with a refused nonce is sent again, and so is a request refused twice."""
     paths = ("/sign-me-up", "/order-plz", "/order-plz", "/chalZ/", "/authZ/", "/finalize-order/", "/certZ/", "/certZ/")
     acme_front.refusals += [Refusal(path, 400, "badNonce", "JWS has an invalid anti-replay nonce") for path in paths]
     site = serve_https("shop.example", directory=acme_front.url)
@@ -53,7 +53,7 @@ def test_refused_nonces(acme_front, serve_https):
 
 
 def test_a_rate_limit(acme_front, serve_https):
-    """The authority says when it may be asked again; until then it is not asked."""
+    """The authority names the next time, and is not asked before."""
     limit = Refusal(
         "/order-plz", 429, "rateLimited", "too many certificates (5) already", {"Retry-After": str(5 * HOUR)}
     )
@@ -78,8 +78,7 @@ def test_a_rate_limit(acme_front, serve_https):
     ],
     ids=lambda value: value.kind if isinstance(value, Refusal) else "",
 )
-def test_refusals(acme_front, serve_https, refusal, words):
-    """Each has a line that says what to do."""
+def test_each_refusal_has_its_advice(acme_front, serve_https, refusal, words):
     acme_front.refusals.append(refusal)
     site = serve_https("shop.example", directory=acme_front.url)
     assert next_try(site, f"{re.escape(refusal.detail)}.*{words}") > 0

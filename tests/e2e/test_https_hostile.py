@@ -1,4 +1,4 @@
-"""--https with an authority that is hostile: the certificate that is there is served, whatever ends or begins afterwards."""
+"""--https with a hostile authority: the present certificate is served, whatever ends or begins afterwards."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ NAME = "shop.example"
 
 
 def served(site):
-    """Return what a client gets, in PEM."""
+    """Return a client's certificate, in PEM."""
     return ssl.get_server_certificate(site.address)
 
 
 def present(authority, tmp_path, **dates):
-    """Return a folder with a good certificate for NAME, the certificate, and the flags of a site that has both."""
+    """Return a folder with a good certificate for NAME, the certificate, and a site's flags for both."""
     from harness.chains import key_pem, new_key, pem_of
 
     from aserve.features.https.folder import Folder
@@ -48,7 +48,7 @@ def present(authority, tmp_path, **dates):
     "row", ["another name", *(pytest.param(row, marks=pytest.mark.long) for row in ("a page", "another key"))]
 )
 def test_the_good_certificate_is_served(start_process, tmp_path, wait_until, row):
-    """After a failed order, a reload, a crash of the worker and a new start, clients get what they had."""
+    """After a failed order, a reload, a crash of the worker and a new start, clients get the same certificate."""
     from harness.hostile_authority import ROWS, HostileAuthority
 
     authority = HostileAuthority(tmp_path)
@@ -57,7 +57,7 @@ def test_the_good_certificate_is_served(start_process, tmp_path, wait_until, row
     start = lambda: start_process("hello", *flags, launcher=("env",))  # noqa: E731
 
     def worker(site, number):
-        """Wait for the worker with this number of all that have begun; return its pid."""
+        """Wait for the worker with this number among all begun; return its pid."""
         pids = lambda: re.findall(r"worker 1 \(pid (\d+)\) is ready", site.log)  # noqa: E731
         wait_until(lambda: len(pids()) == number, 60, lambda: site.log)
         wait_until(lambda: children_of(site.pid) == [int(pids()[-1])], 60, lambda: site.log)
@@ -82,7 +82,7 @@ def test_the_good_certificate_is_served(start_process, tmp_path, wait_until, row
 
 @pytest.mark.long  # a server looks once a minute
 def test_a_revoked_certificate_is_replaced(start_process, tmp_path):
-    """An operator removes the file: another certificate is ordered within a minute, and clients get the old one until then."""
+    """An operator removes the file: another certificate is ordered within a minute, and clients get the old until then."""
     from harness.hostile_authority import HostileAuthority
 
     authority = HostileAuthority(tmp_path)

@@ -1,4 +1,4 @@
-"""--https on two hosts that share a store: one orders for both, whichever of them the authority asks."""
+"""--https on two hosts with a shared store: one orders for both, whichever host the authority asks."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def second_host():
         yield host
 
 
-def test_two_hosts(pebble, second_host, serve_https, store_server, tmp_path):
-    """The host that orders need not be the one that the name leads to; both serve the certificate, and the second goes on when the first is gone."""
+def test_two_hosts_share_a_certificate(pebble, second_host, serve_https, store_server, tmp_path):
+    """The ordering host need not be the host of the name; both serve the certificate, and the second goes on when the first is gone."""
 
     def serve(name, **more):
         (tmp_path / name).mkdir()

@@ -23,14 +23,13 @@ DONE = {signal.SIGHUP: "SIGHUP: done", signal.SIGUSR2: "SIGUSR2: done"}
     ],
 )
 def test_new_workers_while_ordering(pebble, serve_https, number, flags):
-    """
-    The workers are replaced while the authority lets one wait: a new one begins the order anew, and gets the certificate.
+    """Workers are replaced while the authority makes an order wait: a new worker begins the order anew, and gets the certificate.
 
-    No client notices; at no moment can others read a key; nothing of the order that was cut off is left, nor a turn.
+    No client notices; other users can never read a key; nothing of the interrupted order is left, nor a turn.
     """
     site = serve_https(NAME, flags=("--workers=2", *flags), launcher=UMASK)
     first = site.wait_for_certificate(NAME)
-    before = site.wait_for_workers(2 + len(flags))  # with --preload one more, which has imported the app
+    before = site.wait_for_workers(2 + len(flags))  # with --preload one more: the mold
     seen = set()
     with load_over_tls(pebble.host) as load:
         pebble.pause()

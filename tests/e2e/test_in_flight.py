@@ -1,4 +1,4 @@
-"""What other processes see of a server's requests, by every way of serving: each from its beginning to its end."""
+"""A server's requests in the view of other processes, by every way of serving: each from its beginning to its end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aserve.connections.load_board import NOBODY, Load, LoadBoard
 
 
 class Seen:
-    """What a server shows."""
+    """The shown numbers of a server."""
 
     def __init__(self) -> None:
         self._words, self._table = memoryview(mmap.mmap(-1, 8)).cast("Q"), mmap.mmap(-1, TABLE_BYTES)
@@ -28,7 +28,7 @@ class Seen:
 
     @property
     def load(self) -> tuple[int, int] | None:
-        """Connections and requests; None: it accepts no more."""
+        """Return connections and requests; None: the server accepts no more."""
         load = Load.of(self._words[0])
         return None if load is None else load[:2]
 
@@ -40,7 +40,7 @@ class Seen:
 
 @pytest.fixture
 def seen(start_server):
-    """Start a server that is seen: seen(app, **settings) -> Seen."""
+    """Start a watched server: seen(app, **settings) -> Seen."""
 
     def start(app: Any, **settings: Any) -> Seen:
         seen = Seen()
@@ -51,7 +51,7 @@ def seen(start_server):
 
 
 def many_ways(environ, start_response):
-    """Answer with a response of the form that the path names."""
+    """Answer in the form of the path."""
     path, body = environ["PATH_INFO"], environ["wsgi.input"].read()
     if path == "/none":
         start_response("204 No Content", [])
@@ -64,7 +64,7 @@ def many_ways(environ, start_response):
 
 @pytest.mark.also_inline
 def test_each_form_of_a_response(seen, raw_client, wait_until):
-    """Whatever becomes of a connection for it, nothing is left over."""
+    """Whatever becomes of its connection, no number is left over."""
     server = seen(many_ways)
     client = raw_client(server.server)
     count = 0
@@ -82,7 +82,7 @@ def test_each_form_of_a_response(seen, raw_client, wait_until):
 
 
 def new_gated():
-    """Return an app that waits for its gate, and tells that it does: app, gate, entered (a semaphore)."""
+    """Return an app that waits for its gate, and a semaphore of entries: app, gate, entered."""
     gate, entered = threading.Event(), threading.Semaphore(0)
 
     def app(environ, start_response):
@@ -95,7 +95,7 @@ def new_gated():
 
 @pytest.mark.parametrize("path", ["/none", "/large", "/pieces"])
 def test_while_the_app_has_it(seen, raw_client, wait_until, path):
-    """It is there, with its target, however it is answered, and waits or runs."""
+    """The request is seen with its target, however answered, and waits or runs."""
     app, gate, entered = new_gated()
     server = seen(app, threads=2)
     clients = [raw_client(server.server) for _ in range(3)]
@@ -111,7 +111,7 @@ def test_while_the_app_has_it(seen, raw_client, wait_until, path):
 
 
 def test_a_client_that_leaves(seen, raw_client, wait_until):
-    """The app still has its request; whoever gets its descriptor is another."""
+    """The app still has its request; the next owner of its descriptor is another."""
     app, gate, entered = new_gated()
     server = seen(app, threads=4)
     clients = [raw_client(server.server) for _ in range(2)]

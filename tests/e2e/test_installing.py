@@ -1,4 +1,4 @@
-"""Other files of aserve's own are put in place, as by `pip install -U`, while it serves."""
+"""Other files of aserve are put in place, as by `pip install -U`, while aserve serves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def app(environ, start_response):
 
 @pytest.mark.parametrize("flags", [["--preload"], *(["--http-parser", parser] for parser in PARSERS)])
 def test_an_installation_under_a_running_server(start_workers, tmp_path, localhost, authority, monkeypatch, flags):
-    """Before SIGUSR2 nothing of another release is read: the successor of a worker that was killed serves, with each option."""
+    """Before SIGUSR2 no file of another release is read: the successor of a killed worker serves, with each option."""
     monkeypatch.setattr(HTTP2Client, "authority", str(authority.certificate))
     (tmp_path / "file.txt").write_text("of a folder")
     process = start_workers(

@@ -1,4 +1,4 @@
-"""Which connections stay open, and how the others end (RFC 9112 section 9)."""
+"""Which connections stay open, and how the rest end (RFC 9112 section 9)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.also_inline, pytest.mark.c_and_python]
 @rule("RFC 9112 9.3", "an HTTP/1.1 connection stays open", "it does, without a Connection field")
 @pytest.mark.parametrize("app", [apps.hello, apps.lazy_generator, apps.written, apps.no_chunks, apps.raises])
 def test_http_1_1_stays_open(start_server, raw_client, app):
-    """An HTTP/1.1 connection serves one request after another, and says nothing of it."""
+    """An HTTP/1.1 connection serves request after request, without a Connection field."""
     client = raw_client(start_server(app))
     replies = [client.fetch() for _ in range(20)]
     assert {reply.get("Connection") for reply in replies} == {None}
@@ -23,8 +23,7 @@ def test_http_1_1_stays_open(start_server, raw_client, app):
 
 
 @rule("RFC 9112 9.3", "a request with close is the last one", "the response says close, and the connection is closed")
-def test_connection_close(start_server, raw_client):
-    """A client that says close gets close, and the server's FIN."""
+def test_a_close_is_answered_by_close(start_server, raw_client):
     client = raw_client(start_server(apps.hello))
     assert client.fetch().get("Connection") is None
     reply = client.fetch("/", "Connection: close")
@@ -52,7 +51,7 @@ def test_http_1_0_closes(start_server, raw_client):
 
 @rule("RFC 9112 9.3", "HTTP/1.0 with keep-alive may stay open", "it stays, and the response says so")
 def test_http_1_0_keep_alive(start_server, raw_client):
-    """An HTTP/1.0 client that asks for keep-alive gets it, and is told so."""
+    """An HTTP/1.0 client that asks for keep-alive gets keep-alive, and is told so."""
     client = raw_client(start_server(apps.hello))
     for _ in range(3):
         client.send(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
@@ -75,7 +74,7 @@ def test_http_1_0_without_length(start_server, raw_client):
     "one that the app cannot finish ends in a reset",
 )
 def test_http_1_0_failure_is_seen(start_server, raw_client):
-    """A body that ends with the connection is reset when it cannot be finished."""
+    """A body that ends with the connection is reset when unfinished."""
     client = raw_client(start_server(apps.raises_mid_stream))
     client.send(b"GET / HTTP/1.0\r\n\r\n")
     with pytest.raises(client.Truncated) as caught:
@@ -94,7 +93,6 @@ def test_half_closed_client(start_server, raw_client):
 
 
 def test_client_that_says_nothing(start_server, raw_client):
-    """A connection that is closed before any request troubles nobody."""
     server = start_server(apps.hello)
     for _ in range(3):
         raw_client(server).close()
@@ -114,7 +112,7 @@ def test_empty_lines_before_a_request(start_server, raw_client):
         assert client.recv_response().status == 200
 
 
-def test_unix_socket(start_server, raw_client, tmp_path):
+def test_a_unix_socket_serves_the_same(start_server, raw_client, tmp_path):
     """A unix socket serves the same; its file is gone afterwards."""
     path = tmp_path / "socket"
     server = start_server(apps.environ_json, bind=f"unix:{path}")
@@ -126,7 +124,7 @@ def test_unix_socket(start_server, raw_client, tmp_path):
 
 
 @pytest.mark.plain
-def test_no_delay(start_server, raw_client):
+def test_nagles_algorithm_is_off(start_server, raw_client):
     """Nagle's algorithm is off: a response in pieces does not wait for acknowledgements."""
     server = start_server(apps.hello)
     raw_client(server).fetch()

@@ -1,4 +1,4 @@
-"""The manifests of examples/kubernetes: Kubernetes' API knows each field, they fit together, and the probes are answered."""
+"""The manifests of examples/kubernetes: Kubernetes' API knows each field, the files fit together, and the probes are answered."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def manifest(name):
 
 
 def arguments():
-    """Return what the container's command is given, as settings."""
+    """Return the arguments of the container's command, as settings."""
     container = manifest("deployment")["spec"]["template"]["spec"]["containers"][0]
     assert container["command"][0] == "aserve"
     args = parse_args([*container["command"][1:], *container["args"]])
@@ -36,19 +36,17 @@ def arguments():
 
 
 def number_of(quantity):
-    """Return a quantity of octets, as Kubernetes writes it."""
+    """Return Kubernetes' quantity of octets as a number."""
     amount, unit = re.fullmatch(r"(\d+)([KMG]i)", quantity).groups()
     return int(amount) << {"Ki": 10, "Mi": 20, "Gi": 30}[unit]
 
 
 def test_all_are_tested():
-    """Each file of the folder is one of these."""
     assert sorted(path.name for path in FOLDER.iterdir()) == [f"{name}.yaml" for name in NAMES]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_api_knows_it(name):
-    """Kind, fields and types are those of Kubernetes' API."""
     pytest.importorskip("lightkube.models")
     check_manifest(manifest(name))
 
@@ -111,7 +109,7 @@ def test_they_fit_together():
 
 
 def test_the_page_shows_the_probes():
-    """What docs/containers.md shows of the deployment stands in it."""
+    """The lines of docs/containers.md stand in the deployment."""
     shown = yaml.safe_load(Page("containers").block("Kubernetes", "yaml"))["spec"]
     spec = manifest("deployment")["spec"]["template"]["spec"]
     [ours], [theirs] = shown.pop("containers"), spec["containers"]
@@ -121,7 +119,7 @@ def test_the_page_shows_the_probes():
 
 
 def test_room_and_patience():
-    """The grace is longer than a drain; what waits for clients on the disk fits into its volume."""
+    """The grace is longer than a drain; bodies on the disk fit into its volume."""
     spec = manifest("deployment")["spec"]["template"]["spec"]
     config = Config(**arguments())
     assert spec["terminationGracePeriodSeconds"] > config.drain_delay_seconds + config.drain_seconds
@@ -130,8 +128,7 @@ def test_room_and_patience():
     assert 0 < config.body_spool_total_bytes + config.response_spool_total_bytes < size
 
 
-def test_probes(start_server, raw_client):
-    """A server with the container's arguments answers the probes."""
+def test_a_server_answers_the_probes(start_server, raw_client):
     settings = {**arguments(), "bind": "127.0.0.1:0", "drain_delay_seconds": 0, "access_log": None}
     settings.pop("metrics")
     server = start_server(apps.hello, **settings)

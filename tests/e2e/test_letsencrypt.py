@@ -1,4 +1,4 @@
-"""docs/letsencrypt.md: the site serves certbot's files, and its hook copies what the site's user may read."""
+"""docs/letsencrypt.md: the site serves certbot's files, and the page's hook copies them for the site's user."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.checkout, pytest.mark.one_way, ONCE]
 PAGE = Page("letsencrypt")
 
 
-def test_certbots_files(start_process, raw_client, tmp_path):
-    """The command's --static serves what certbot puts below its webroot, and nothing of the folder beside."""
+def test_static_serves_certbots_files(start_process, raw_client, tmp_path):
+    """The command's --static serves certbot's files below its webroot, and nothing of the folder beside."""
     make, serve = PAGE.block("1. Serve certbot's files on port 80", "sh").replace("\\\n", " ").splitlines()
     webroot = re.search(r"-w (\S+)", PAGE.block("2. Get the certificate", "sh"))[1]
     words = shlex.split(serve)
@@ -33,8 +33,8 @@ def test_certbots_files(start_process, raw_client, tmp_path):
     assert f'static = ["{words[words.index("--static") + 1]}"]' in PAGE.block("4. Serve HTTPS", "toml")
 
 
-def test_the_hook(tmp_path):
-    """It copies key and certificate to where the settings look for them; the key is for the site's group alone."""
+def test_the_hook_copies_key_and_certificate(tmp_path):
+    """The hook copies key and certificate to the settings' paths; only the site's group reads the key."""
     block = PAGE.block("3. Let aserve read it", "sh")
     hook = re.search(r"<<'END'\n(.*?)^END$", block, re.M | re.S)[1]
     settings = PAGE.block("4. Serve HTTPS", "toml")

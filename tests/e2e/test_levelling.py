@@ -1,4 +1,4 @@
-"""Kept connections at rest go to workers that have fewer, and their clients notice nothing."""
+"""Kept connections at rest go to less loaded workers, and their clients notice nothing."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def counts_of(clients: Load, pids: list[int]) -> list[int]:
 
 @pytest.mark.parametrize("how", ["one more", pytest.param("a crash", marks=pytest.mark.long_on_pypy)])
 def test_kept_connections_come_to_a_new_worker(start_workers, wait_until, how):
-    """It gets its part of the requests of clients that never connect anew, and none of them fails."""
+    """A new worker gets its part of the requests of kept connections, and no request fails."""
     process = start_workers("--workers", "1" if how == "one more" else "2")
     first, *others = process.wait_for_workers(1 if how == "one more" else 2)
-    halt(*others)  # they accept no client
+    halt(*others)  # halted workers accept no client
     with load(functools.partial(RawClient, process.address), kinds=("kept",) * CLIENTS) as clients:
         wait_until(lambda: clients.connection_count == CLIENTS and clients.count > CLIENTS)
         count = clients.count  # first: the clients go on

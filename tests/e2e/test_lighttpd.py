@@ -34,8 +34,7 @@ def lighttpd(request, behind):
     return behind(request.param)
 
 
-def test_the_environ(lighttpd):
-    """lighttpd's words are the environ's."""
+def test_the_environ_has_lighttpds_words(lighttpd):
     check_environ(lighttpd)
 
 
@@ -43,7 +42,7 @@ def test_the_environ(lighttpd):
     ("target", "path_info"), [("/", "/"), ("/%2541", "/%41"), ("/a%20b/c?d=%2541", "/a b/c"), ("/%C3%A9", "/\xc3\xa9")]
 )
 def test_paths_are_decoded_once(lighttpd, target, path_info):
-    """PATH_INFO is the path that lighttpd was asked for, decoded once."""
+    """PATH_INFO is the path asked of lighttpd, decoded once."""
     environ = environ_of(lighttpd, target)
     assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == ("", path_info)
 
@@ -60,8 +59,8 @@ def test_head_and_statuses(lighttpd):
     check_statuses(lighttpd)
 
 
-def test_truncation(lighttpd):
-    """An app that dies within a body of a known length: the client sees it."""
+def test_a_truncated_body_is_seen_as_such(lighttpd):
+    """The client sees that an app died within a body of known length."""
     with pytest.raises((http.client.IncompleteRead, ConnectionError)):
         lighttpd.fetch("/cut", Connection="close")
 
@@ -77,8 +76,8 @@ def test_a_client_that_leaves(behind):
     assert app.made[0].closed.wait(30)
 
 
-def test_large_responses(fronts, start_server):
-    """With the line that has lighttpd take no more than it can pass on, a large response arrives whole."""
+def test_a_large_response_arrives_whole(fronts, start_server):
+    """With the page's line for lighttpd's buffer, a large response arrives whole."""
     start_server(site, bind=f"uwsgi://unix:{fronts.socket}", response_spool_bytes=0)
     block = PAGE.block("uwsgi", "lighttpd") + PAGE.block("Large responses", "lighttpd")
     lighttpd = fronts.lighttpd(block, {"/run/app/app.sock": fronts.socket})

@@ -1,4 +1,4 @@
-"""Requests over a limit or beyond us: the right status, and a client that really reads it."""
+"""Requests over a limit or beyond aserve get the right status, and the client really reads the answer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.also_inline
     ],
 )  # fmt: skip
 def test_each_limit_has_its_status(start_server, raw_client, octets, settings, status):
-    """Each limit has its status; the text says which rule or setting it was; the connection closes."""
+    """Each limit has its status; the text names the rule or setting; the connection closes."""
     app = apps.Recorder(apps.echo)
     client = raw_client(start_server(app, **settings))
     client.send(octets)
@@ -56,7 +56,7 @@ def test_each_limit_has_its_status(start_server, raw_client, octets, settings, s
 
 
 def test_just_within_the_limits(start_server, raw_client):
-    """What is as large as a limit is served."""
+    """A request as large as a limit is served."""
     settings = {"max_request_line_bytes": 100, "max_fields": 3, "max_body_bytes": 10}
     client = raw_client(start_server(apps.echo, **settings))
     line = b"POST /%b HTTP/1.1" % (b"x" * 85)
@@ -73,7 +73,7 @@ def test_just_within_the_limits(start_server, raw_client):
 @pytest.mark.parametrize("size", [100_000, 900_000])
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 def test_client_reads_the_error_while_sending(start_server, raw_client, framing, size):
-    """A client that sends its whole upload before it reads finds the 413, not a broken connection."""
+    """A client that sends its whole upload before reading finds the 413, not a broken connection."""
     client = raw_client(start_server(apps.echo, max_body_bytes=1000))
     head = b"POST / HTTP/1.1\r\nHost: a\r\n"
     if framing == "length":
@@ -87,7 +87,7 @@ def test_client_reads_the_error_while_sending(start_server, raw_client, framing,
 
 
 def test_large_head_is_read_to_the_error(start_server, raw_client):
-    """The same for a head that never ends."""
+    """The same for a head without an end."""
     client = raw_client(start_server(apps.echo))
     client.send(b"GET / HTTP/1.1\r\nHost: a\r\n")
     for _ in range(50):
@@ -97,7 +97,7 @@ def test_large_head_is_read_to_the_error(start_server, raw_client):
 
 
 def test_endless_upload_after_the_error(start_server, raw_client):
-    """A client that never stops sending is not listened to for ever."""
+    """A client that never stops sending is not heard without end."""
     server = start_server(apps.echo, max_body_bytes=1000)
     client = raw_client(server)
     client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n")
@@ -110,17 +110,17 @@ def test_endless_upload_after_the_error(start_server, raw_client):
         send_all()
 
 
-# --max-connections, and descriptors that run out
+# --max-connections, and missing descriptors
 
 
 def lines_of(log, *words):
-    """Return the lines of a log that have all of these words."""
+    """Return a log's lines with all of these words."""
     return [line for line in log.splitlines() if all(word in line for word in words)]
 
 
 @pytest.mark.any_parser
 def test_at_the_limit_of_connections(start_server, raw_client, caplog, monkeypatch, wait_until):
-    """Who comes beyond --max-connections waits until another leaves; the log has a line at the begin and one at the end."""
+    """A client beyond --max-connections waits until another leaves; the log has a line at the begin and one at the end."""
     monkeypatch.setattr(aserve.core.incident, "CALM_SECONDS", 1)
     server = start_server(apps.hello, max_connections=3, head_seconds=600)
     first = [raw_client(server) for _ in range(3)]
@@ -133,10 +133,10 @@ def test_at_the_limit_of_connections(start_server, raw_client, caplog, monkeypat
     server.pass_seconds_until(lambda: lines_of(caplog.text, "--max-connections", "new ones wait in the kernel's queue"))
     server.wait_until_known(3)  # on its way out of the lane one counts twice
     assert all(client.is_quiet() for client in others)
-    first[0].send(b"Host: a\r\n\r\n")  # those who are in are served
+    first[0].send(b"Host: a\r\n\r\n")  # accepted clients are served
     assert first[0].recv_response().status == 200
     first[1].close()
-    for client in others:  # one place is enough for them all, one after another
+    for client in others:  # one place is enough for all, in turn
         assert client.recv_response().status == 200
         client.close()
     first[2].close()
@@ -146,11 +146,11 @@ def test_at_the_limit_of_connections(start_server, raw_client, caplog, monkeypat
 
 @pytest.mark.any_parser
 def test_those_that_idle_are_evicted(start_server, raw_client, caplog):
-    """At the limit the connection that has idled the longest is closed for a new one, and nobody waits."""
+    """At the limit the longest idle connection is closed for a new client, and no client waits."""
     server = start_server(apps.hello, max_connections=2)
     oldest, newer = raw_client(server), raw_client(server)
     oldest.fetch()
-    server.wait_until_waiting(2)  # no time passes for one that is with the app still
+    server.wait_until_waiting(2)  # no time passes for a connection still with the app
     server.pass_seconds(3)
     newer.fetch()
     server.pass_seconds(1)
@@ -166,7 +166,7 @@ def test_those_that_idle_are_evicted(start_server, raw_client, caplog):
     first_on_pypy([("auto", "auto", "4"), ("auto", "off", "4"), ("asyncio", "off", "4"), ("asyncio", "auto", "0")]),
 )
 def test_descriptors_run_out(start_process, raw_client, loop, lane, threads):
-    """Those who are in are served, others wait; one line says so, another that it is over, and nothing spins."""
+    """Accepted clients are served, new clients wait; one line tells the begin, another the end, and nothing spins."""
     flags = ("--loop", loop, "--lane", lane, "--threads", threads, "--max-connections", "1000", "--body-memory", "1k")
     process = start_process("short_of_files", *flags)
     inside, uploader = raw_client(process), raw_client(process)
@@ -177,7 +177,7 @@ def test_descriptors_run_out(start_process, raw_client, loop, lane, threads):
     process.wait_for_log("cannot accept connections: Too many open files")
     assert inside.fetch().status == 200
     cpu_seconds = process.cpu_seconds()
-    threading.Event().wait(1.2)  # it tries again
+    threading.Event().wait(1.2)  # time for a new try
     assert process.cpu_seconds() - cpu_seconds < 0.6
     assert all(client.is_quiet() for client in others)
     uploader.request(method="POST", body=b"x" * 300_000)
@@ -194,7 +194,7 @@ def test_descriptors_run_out(start_process, raw_client, loop, lane, threads):
 
 @pytest.mark.one_way
 def test_the_limit_counts_connections_of_both_wires(start_server, raw_client, wait_until):
-    """A connection that has left the lane counts as well as one that is in it."""
+    """A connection outside the lane counts as well as a connection inside."""
     server = start_server(apps.hello, max_connections=2)
     leaver, stayer = raw_client(server), raw_client(server)
     leaver.send(b"GET / HTTP/1.1\r\n")

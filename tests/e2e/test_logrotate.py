@@ -26,7 +26,7 @@ pytestmark = [
 
 @pytest.fixture
 def rotate(tmp_path):
-    """rotate(): let logrotate do what it does once a day; the log is in tmp_path / "log"."""
+    """rotate(): let logrotate do its daily work; the log is in tmp_path / "log"."""
     block = re.search(r"^```\n(/var/log/mysite/access\.log \{\n.*?)^```", PAGE.read_text(), re.M | re.S)[1]
     for ours, theirs in (("/var/log/mysite", tmp_path / "log"), ("/run/mysite/aserve.pid", tmp_path / "pid")):
         assert ours in block
@@ -54,8 +54,8 @@ def rotate(tmp_path):
     ],
     ids=["alone", "workers"],
 )
-def test_logrotate(start_process, rotate, tmp_path, wait_until, flags):
-    """Each line is in the file of its day; the one of before stays as it is, and is compressed on the next."""
+def test_each_line_is_in_its_days_file(start_process, rotate, tmp_path, wait_until, flags):
+    """Each line is in the file of its day; the old file stays unchanged, and is compressed on the next day."""
     path = tmp_path / "log" / "access.log"
     process = start_process(
         "steered", "--access-log", str(path), "--pid-file", str(tmp_path / "pid"), "--threads", "1", *flags
@@ -81,5 +81,5 @@ def test_logrotate(start_process, rotate, tmp_path, wait_until, flags):
     all_lines = [(str(day), str(number)) for day in range(3) for number in range(20)]
     assert sorted([*found[0], *found[1], *found[2]]) == sorted(all_lines)
     for day, lines in enumerate(found):
-        # Clients have their responses before the line: the last of each worker's one thread may come when the file has been exchanged.
+        # Clients have their responses before the line: the last line of each worker's one thread may come after the exchange of files.
         assert len(lines) >= 20 - count and len([each for each, _ in lines if each != str(day)]) <= count

@@ -1,4 +1,4 @@
-"""--maintenance: while a file exists, it is the answer to every request."""
+"""--maintenance: an existing file is the answer to every request."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from harness.waiting import wait_until
 
 
 @pytest.mark.also_inline
-def test_a_site(start_server, raw_client, tmp_path):
-    """The app's pages and files have it, over kept connections, and health checks go on; without it all is as before."""
+def test_a_sites_pages_give_way_to_the_file(start_server, raw_client, tmp_path):
+    """All pages and files give way to the file, over kept connections, and health checks go on; without the file all is as before."""
     page, site = tmp_path / "down.html", tmp_path / "site"
     site.mkdir()
     (site / "a.txt").write_text("a")

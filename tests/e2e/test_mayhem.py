@@ -1,4 +1,4 @@
-"""Whatever happens to workers, and whenever: a request is answered once, or its connection is closed by a worker that was killed."""
+"""Whatever happens to workers, and whenever: a request is answered once, or its connection is closed by a killed worker."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ pytestmark = [NEEDS_LINUX, pytest.mark.timeout(120 + 2 * SECONDS), pytest.mark.a
 
 @pytest.mark.parametrize(("lane", "kills"), [("auto", True), long(("off", True)), ("auto", False)])
 def test_each_request_is_answered_once(start_workers, tmp_path, lane, kills):
-    """Or its worker was killed with it. None is begun twice, answered 503, or left without an end."""
+    """A request is answered, or lost with its killed worker. None is begun twice, answered 503, or left without an end."""
     mayhem = start_mayhem(start_workers, tmp_path, "--lane", lane, kills=kills)
     mayhem.run()
     print(mayhem.describe())
     assert mayhem.faults() == [], (mayhem.describe(), mayhem._process.log[-6000:])
-    # A client has one request at a time, so each kill takes at most one of each with it.
+    # A client has one request at a time, so each kill costs at most one request of each.
     assert mayhem.answered and len(mayhem.failed) <= CLIENTS * len(mayhem.killed)

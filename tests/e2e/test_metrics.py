@@ -1,4 +1,4 @@
-"""What a server tells of itself at --metrics: every request, once, and no number ever falls."""
+"""A server's numbers at --metrics count every request, once, and no number ever falls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DONE = r"%s: done in [\d.]+ s: code and settings of 2 workers are new"
 
 @pytest.fixture
 def served(start_server, tmp_path):
-    """Start a server with metrics: served(app, **settings) -> it, and the path of its metrics' socket."""
+    """Start a server with metrics: served(app, **settings) -> the server, and the path of its metrics' socket."""
 
     def start(app, **settings):
         path = tmp_path / "m"
@@ -64,8 +64,8 @@ def test_how_requests_end(served, raw_client):
 
 
 @pytest.mark.also_inline
-def test_refused_requests(served, raw_client):
-    """They are counted by their status, and not as requests of the app's."""
+def test_refused_requests_are_counted_by_status(served, raw_client):
+    """Refused requests are counted by their status, and not as requests of the app's."""
     server, path = served(apps.hello)
     for octets, status in ((b"nonsense\r\n\r\n", 400), (b"GET / HTTP/1.1\r\nHost: a\r\nA: " + b"x" * 70000, 431)):
         client = raw_client(server)
@@ -80,8 +80,8 @@ def test_refused_requests(served, raw_client):
     assert requests(path, status="none") == requests(path, status="4xx") == 0
 
 
-def test_gauges(served, raw_client, tmp_path):
-    """A request that waits is seen, and that a thread is busy: its time is counted before it ends; the gauge falls behind it."""
+def test_gauges_show_waiting_and_busy(served, raw_client, tmp_path):
+    """A waiting request and a busy thread are seen: the time counts before the end, and the gauge falls behind the end."""
     server, path = served(apps.steered, threads=1)
     first, second = raw_client(server), raw_client(server)
     first.send(b"GET /wait%b HTTP/1.1\r\nHost: a\r\n\r\n" % bytes(tmp_path / "one"))
@@ -110,7 +110,7 @@ def test_gauges(served, raw_client, tmp_path):
 @pytest.mark.slow
 @pytest.mark.provokes("has crashed")
 def test_no_number_falls(start_workers, tmp_path):
-    """Workers are replaced, recycled and killed, and the supervisor becomes new code: in the end all that was answered is counted."""
+    """Workers are replaced, recycled and killed, and the supervisor becomes new code: in the end every answered request is counted."""
     path = tmp_path / "m"
     process = start_workers("--workers", "2", "--threads", "4", "--max-requests", "500", "--metrics", f"unix:{path}")
     process.wait_for_workers(2)
@@ -122,7 +122,7 @@ def test_no_number_falls(start_workers, tmp_path):
                 process.signal(number)
                 wait_until(lambda before=before, name=number.name: process.count(DONE % name) > before, 60)
                 wait_until(lambda count=count: clients.count > count + 50)
-            # Not when the log says that it is to be: a reload may do it first.
+            # Not at the log's announcement: a reload may come first.
             wait_until(lambda: scrape(path)[0]["aserve_worker_restarts_total", "recycle"] >= 1, 60)
         answered += clients.count
         wait_until(lambda: requests(path) == answered, explain=lambda: f"{requests(path)} of {answered}")
@@ -136,7 +136,7 @@ def test_no_number_falls(start_workers, tmp_path):
         answered += clients.count
         wait_until(lambda: requests(path) == answered)
 
-        # Killed within requests: what a worker has sent, and not counted yet, is one batch, and what each thread has just ended.
+        # Killed within requests: a worker's uncounted requests are one batch, and the latest of each thread.
         clients = Load(lambda: RawClient(process.address), kinds=KINDS * 2)
         wait_until(lambda: clients.count > 50)
         killed = process.wait_for_workers(2)
@@ -161,7 +161,7 @@ def test_no_number_falls(start_workers, tmp_path):
 @NEEDS_LINUX
 @pytest.mark.any_parser
 def test_while_no_worker_can(start_workers, raw_client, tmp_path):
-    """The supervisor answers, whatever becomes of its workers; and shows for how long one is at a request."""
+    """The supervisor answers, whatever becomes of its workers, and shows how long a worker's request lasts."""
     path = tmp_path / "m"
     process = start_workers("--workers", "2", "--metrics", f"unix:{path}")
     pids = process.wait_for_workers(2)
@@ -184,8 +184,7 @@ def test_while_no_worker_can(start_workers, raw_client, tmp_path):
 @pytest.mark.long_on_pypy
 @NEEDS_LINUX
 @pytest.mark.any_parser
-def test_preloaded_workers(start_workers, raw_client, tmp_path):
-    """Those that are forked from a mold count as others do."""
+def test_workers_of_a_mold_count_too(start_workers, raw_client, tmp_path):
     path = tmp_path / "m"
     process = start_workers("--workers", "1", "--preload", "--metrics", f"unix:{path}")
     process.wait_for_log("worker 1 .* is ready")
@@ -196,8 +195,8 @@ def test_preloaded_workers(start_workers, raw_client, tmp_path):
 
 @pytest.mark.long_on_pypy
 @pytest.mark.any_parser
-def test_one_process(start_process, raw_client, tmp_path):
-    """Without --workers it answers itself; its log says where."""
+def test_one_process_answers_for_itself(start_process, raw_client, tmp_path):
+    """Without --workers the process answers itself; its log says where."""
     path = tmp_path / "m"
     process = start_process("hello", "--metrics", f"unix:{path}")
     assert f"metrics on unix:{path}/metrics" in process.log

@@ -1,4 +1,4 @@
-"""What the app counts by prometheus_client, at the address of --metrics: over the ends of its processes."""
+"""The app's counters of prometheus_client, at the address of --metrics: kept over the ends of its processes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def hits(path):
 
 
 def ready_of(process):
-    """Return the pids of the workers that have become ready."""
+    """Return the pids of ready workers."""
     return [int(pid) for pid in re.findall(r"\(pid (\d+)\) is ready", process.log)][-1:]
 
 
@@ -56,8 +56,8 @@ def ready_of(process):
 @pytest.mark.slow
 @pytest.mark.provokes("has crashed")
 @pytest.mark.parametrize("flags", [(), ("--preload",)], ids=["each", "preload"])
-def test_over_workers(start_workers, raw_client, tmp_path, flags):
-    """Reloads, crashes and new code of aserve's lose nothing, and leave no more files; the end leaves none at all."""
+def test_counts_outlive_workers(start_workers, raw_client, tmp_path, flags):
+    """Reloads, crashes and new code of aserve lose no count, and leave no more files; the end leaves none at all."""
     path, folder = tmp_path / "m", tmp_path / "files"
     process = start_workers(
         "--workers", "2", "--metrics", f"unix:{path}", *flags, app=APP, PROMETHEUS_MULTIPROC_DIR=str(folder)
@@ -69,9 +69,7 @@ def test_over_workers(start_workers, raw_client, tmp_path, flags):
         return [int(raw_client(process).fetch(target, "Connection: close").body) for _ in range(times)]
 
     numbers = (signal.SIGHUP, signal.SIGHUP, signal.SIGUSR2, signal.SIGHUP, signal.SIGKILL)
-    for number in (
-        numbers[-2:] if flags else numbers
-    ):  # what only the number of processes shows, has been seen without a mold
+    for number in numbers[-2:] if flags else numbers:  # without a mold only the number of processes differs
         count += len(pids := fetch())
         wait_until(lambda c=count: hits(path) == c, explain=lambda c=count: f"{hits(path)} of {c}")
         if number == signal.SIGKILL:
@@ -86,7 +84,7 @@ def test_over_workers(start_workers, raw_client, tmp_path, flags):
             wait_until(lambda d=done, n=number: process.count(rf"{n.name}: done in") > d, 60)
         wait_until(lambda: scrape(path)[0]["aserve_workers", "ready"] == 2)
         wait_until(lambda c=count: hits(path) == c)
-    # As many as have lived at once, not the twelve that have lived: two workers, their successors, the trial or the mold, who drains.
+    # At most the processes alive at once, not all twelve: two workers, their successors, the trial or the mold, and a draining worker.
     assert len(list(folder.glob("counter_*.db"))) <= 7
     assert process.stop() == 0
     assert len(list(folder.glob("counter_*.db"))) <= 7  # the user's folder stays
@@ -94,7 +92,7 @@ def test_over_workers(start_workers, raw_client, tmp_path, flags):
 
 @NEEDS_LINUX
 def test_a_folder_of_our_own(start_workers, raw_client, tmp_path):
-    """It is made where the user has named none; it is neither at home nor here, and the end removes it."""
+    """Without a folder of the user's one is made, neither at home nor here, and removed at the end."""
     path = tmp_path / "m"
     process = start_workers("--workers", "1", "--metrics", f"unix:{path}", app=APP)
     process.wait_for_workers(1)
@@ -111,7 +109,7 @@ def test_a_folder_of_our_own(start_workers, raw_client, tmp_path):
 @pytest.mark.provokes("has crashed|left out")
 @pytest.mark.parametrize("flags", [(), pytest.param(("--preload",), marks=pytest.mark.long)], ids=["each", "preload"])
 def test_a_folder_that_is_full(start_workers, raw_client, tmp_path, small_disk, flags):
-    """A worker that finds no room beside the others serves, and is not counted; when there is room, the next one goes on with the old counts."""
+    """A worker without room beside the rest serves uncounted; with room again, the next worker goes on with the old counts."""
     path = tmp_path / "m"
     process = start_workers(
         "--workers", "1", "--metrics", f"unix:{path}", *flags, app=APP, PROMETHEUS_MULTIPROC_DIR=str(small_disk)
@@ -139,8 +137,8 @@ def test_a_folder_that_is_full(start_workers, raw_client, tmp_path, small_disk, 
     assert process.stop() == 0
 
 
-def test_one_process(start_process, raw_client, tmp_path):
-    """The registry of this process is told, off the loop."""
+def test_one_process_tells_its_registry(start_process, raw_client, tmp_path):
+    """The process's registry is told, off the loop."""
     (tmp_path / "site_app.py").write_text(APP)
     spec, path = f"{tmp_path}/site_app.py:app", tmp_path / "m"
     process = start_process(spec, "--metrics", f"unix:{path}")
@@ -151,7 +149,7 @@ def test_one_process(start_process, raw_client, tmp_path):
 
 
 def test_the_apps_fault(start_process, raw_client, tmp_path):
-    """Ours are told all the same; the log says it once."""
+    """A failing app leaves aserve's numbers; the log says so once."""
     (tmp_path / "site_app.py").write_text(APP)
     spec, path = f"{tmp_path}/site_app.py:app", tmp_path / "m"
     process = start_process(spec, "--metrics", f"unix:{path}", BROKEN="1")
@@ -161,8 +159,7 @@ def test_the_apps_fault(start_process, raw_client, tmp_path):
 
 
 @pytest.mark.parametrize("flags", [(), pytest.param(("--workers", "1"), marks=NEEDS_LINUX)], ids=["one", "workers"])
-def test_off(start_process, raw_client, tmp_path, flags):
-    """Then the app's metrics are its own business."""
+def test_off_keeps_the_apps_metrics_out(start_process, raw_client, tmp_path, flags):
     (tmp_path / "site_app.py").write_text(APP)
     process = start_process(
         f"{tmp_path}/site_app.py:app", "--metrics", f"unix:{tmp_path}/m", "--metrics-app", "off", *flags

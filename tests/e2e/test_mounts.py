@@ -1,4 +1,4 @@
-"""--mount with the command: several apps in one server, also where they are preloaded and replaced."""
+"""--mount with the command: several apps in one server, also preloaded and replaced."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def app(environ, start_response):
 
 
 @pytest.mark.long_on_pypy
-def test_the_command(start_process, raw_client, tmp_path):
-    """Each app has its path, over HTTP; files come before them, and what is below no path is the main app's."""
+def test_each_mounted_app_has_its_path(start_process, raw_client, tmp_path):
+    """Each app has its path; files come first, and all other paths are the main app's."""
     (tmp_path / "other_app.py").write_text(OTHER % "other")
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "a.txt").write_text("file")
@@ -37,7 +37,7 @@ def test_the_command(start_process, raw_client, tmp_path):
 
 
 def test_without_an_app(start_server, raw_client):
-    """What is below no mount is 404, with a text, and no demo."""
+    """A path below no mount is 404, with a text, and no demo."""
     server = start_server(Mounts([("/a", apps.hello)], nothing_here), mount="/a=harness.apps:hello", is_checked=False)
     client = raw_client(server)
     assert client.fetch("/a/x").body == b"hello\n"
@@ -47,7 +47,7 @@ def test_without_an_app(start_server, raw_client):
 
 @pytest.mark.parametrize("protocol", sidecars.PROTOCOLS)
 def test_behind_a_front_server(start_server, raw_client, protocol):
-    """A mount stands below that of the front server."""
+    """A mount stands below the front server's."""
     mounts = Mounts([("/a", apps.environ_json)], apps.hello)
     server = start_server(mounts, bind=f"{protocol}://127.0.0.1:0", is_checked=False)
     reply = sidecars.fetch(raw_client(server), protocol, "/a/x", SCRIPT_NAME="/site")
@@ -58,8 +58,7 @@ def test_behind_a_front_server(start_server, raw_client, protocol):
 
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("preload", [(), ("--preload",)])
-def test_new_code(start_workers, raw_client, tmp_path, wait_until, preload):
-    """Workers that are replaced have the new code of all apps."""
+def test_a_reload_renews_all_mounted_apps(start_workers, raw_client, tmp_path, wait_until, preload):
     (tmp_path / "other_app.py").write_text(OTHER % "first")
     server = start_workers("--workers", "1", "--mount", f"/other={tmp_path / 'other_app.py'}:app", *preload)
     assert raw_client(server).fetch("/other/x").body.startswith(b"first /other|/x|")

@@ -1,4 +1,4 @@
-"""An app of uWSGI or gunicorn finds in sys.argv and in its environ what it found there."""
+"""An app moved from uWSGI or gunicorn finds the same sys.argv and environ."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KEPT = {
 
 @pytest.fixture
 def serve(tmp_path):
-    """Start aserve in a folder that has the app: serve(*arguments) -> ServerProcess."""
+    """Start aserve in a folder with the app: serve(*arguments) -> ServerProcess."""
     (tmp_path / "tell.py").write_text(APP)
     running = []
 
@@ -46,7 +46,7 @@ def serve(tmp_path):
 
 
 def ask(raw_client, process, fields=FIELDS):
-    """Return what the app found, twice on one connection: of the second request C may serve more."""
+    """Return the app's answers to two requests of one connection: C may serve more of the second."""
     client = raw_client(process.address)
     first, second = (client.fetch("/a%20b?c=1", *fields).json() for _ in "12")
     assert first == second
@@ -54,8 +54,8 @@ def ask(raw_client, process, fields=FIELDS):
 
 
 @ONCE
-def test_uwsgi(serve, raw_client):
-    """Its name and the words of pyargv; the fields of any peer, and the scheme by them, which one warning says."""
+def test_an_app_of_uwsgi_finds_its_environ(serve, raw_client):
+    """uWSGI's name and the words of pyargv; the fields of any peer, and the scheme by them, with one warning."""
     process = serve("uwsgi", "--http-socket", "127.0.0.1:0", "-w", "tell", "--pyargv", "--site shop", "--master")
     told = ask(raw_client, process)
     assert told["argv"] == ["uwsgi", "--site", "shop"]
@@ -68,7 +68,7 @@ def test_uwsgi(serve, raw_client):
 
 @ONCE
 def test_uwsgi_with_named_proxies(serve, raw_client):
-    """A flag of aserve before the word has its rules obeyed: nothing of another peer counts, and there is no warning."""
+    """A flag of aserve before the word sets aserve's rules: no field of another peer counts, without a warning."""
     process = serve("--trusted-proxies", "10.0.0.9", "uwsgi", "--http-socket", "127.0.0.1:0", "-w", "tell", "-M")
     told = ask(raw_client, process)
     assert told["wsgi.url_scheme"] == "http" and told["HTTP_X_FORWARDED_PROTO"] is None
@@ -77,8 +77,8 @@ def test_uwsgi_with_named_proxies(serve, raw_client):
 
 @ONCE
 @pytest.mark.parametrize("preload", [[], ["--preload"]], ids=["each", "preload"])
-def test_gunicorn(serve, raw_client, preload):
-    """Its command line as it is, RAW_URI, and the fields as they came; after a reload, too."""
+def test_an_app_of_gunicorn_finds_its_environ(serve, raw_client, preload):
+    """gunicorn's command line unchanged, RAW_URI, and the fields as sent; after a reload, too."""
     words = ["gunicorn", "-b", "127.0.0.1:0", *preload, "tell"]
     process = serve(*words)
     told = ask(raw_client, process)
@@ -93,7 +93,7 @@ def test_gunicorn(serve, raw_client, preload):
 
 
 @ONCE
-def test_aserve(serve, raw_client):
+def test_an_app_of_aserve_sees_no_fields(serve, raw_client):
     """Without another server's settings the app sees none of the fields, and aserve's own arguments."""
     process = serve("tell:application", "--workers", "1")
     told = ask(raw_client, process)

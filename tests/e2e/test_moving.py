@@ -1,4 +1,4 @@
-"""Configurations of uWSGI and gunicorn, in the manner of real ones, served as they are (tests/compat/moving/uwsgi and gunicorn)."""
+"""Configurations of uWSGI and gunicorn, in the manner of real ones, served unchanged (tests/compat/moving/uwsgi and gunicorn)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VARIABLES = {
     "SHOP_WHO": "me", "SHOP_PORT": "0", "SHOP_MODULE": "wsgi", "SHOP_PROCESSES": "2",
     "SHOP_UID": str(os.getuid()), "SHOP_GID": str(os.getgid()),
 }  # fmt: skip
-# File: whether it says itself where to listen (else a port of the test's), and what the app finds.
+# File: whether the file says where to listen (else a port of the test's), and the app's findings.
 UWSGI = {
     "flask.ini": (True, {}),
     "django.ini": (True, {"SHOP_SETTINGS": "shop.settings.production"}),
@@ -59,7 +59,7 @@ GUNICORN = {
     "unix.py": (None, {}),
     "asgi.py": (None, {}),
 }
-# On PyPy, where a process takes longer to start, one of each kind: what reads them is the same code.
+# On PyPy, with its slower starts, a file of each kind: the reading code is the same.
 if sys.implementation.name == "pypy":
     UWSGI = {name: UWSGI[name] for name in ("placeholders.ini", "docker.ini")}
     GUNICORN = {name: GUNICORN[name] for name in ("preload.py",)}
@@ -67,7 +67,7 @@ if sys.implementation.name == "pypy":
 
 @pytest.fixture
 def serve(tmp_path):
-    """Start aserve in a folder of its own that has the files and their apps: serve(*arguments, own_bind) -> ServerProcess."""
+    """Start aserve in a folder with the files and their apps: serve(*arguments, own_bind) -> ServerProcess."""
     folder = tmp_path / "srv"
     shutil.copytree(MOVING / "site", folder)
     for path in [*(MOVING / "uwsgi").iterdir(), *(MOVING / "gunicorn").glob("*.py")]:
@@ -87,7 +87,7 @@ def serve(tmp_path):
 
 
 def ask(raw_client, process):
-    """Return what the app tells, over the protocol of the bind that is served first."""
+    """Return the app's findings, over the protocol of the first bind."""
     client = raw_client(_address_of(process))
     if not process.url.startswith(("uwsgi", "scgi")):
         return client.fetch().json()
@@ -107,24 +107,24 @@ def _address_of(process):
 
 
 def stop(process):
-    """End it, and see that it ends well."""
+    """Stop the process; check its exit status and log."""
     process.signal()
     assert process.wait(20) == 0, process.log
 
 
-# Of the manners in which such files are written; the others are read by the same code.
+# One for each manner of writing such files; the rest are read by the same code.
 BRIEF = ("placeholders.ini", "conditions.ini", "docker.ini", "mount.ini", "shop.xml", "example.py", "preload.py")
 
 
 def brief(names):
-    """Return rows of names, of which the brief run has some."""
+    """Return rows of names, some of them in the brief run."""
     return [pytest.param(name, marks=() if name in BRIEF else pytest.mark.long) for name in names]
 
 
 @ONCE
 @pytest.mark.parametrize("name", brief(UWSGI))
-def test_uwsgi(serve, raw_client, name):
-    """It is served as it is, by `aserve FILE`; no key of it stops the start."""
+def test_each_file_of_uwsgi_is_served(serve, raw_client, name):
+    """`aserve FILE` serves the file unchanged; no key stops the start."""
     has_own_bind, variables = UWSGI[name]
     process = serve(name, has_own_bind=has_own_bind)
     told = ask(raw_client, process)
@@ -134,8 +134,8 @@ def test_uwsgi(serve, raw_client, name):
 
 @ONCE
 @pytest.mark.parametrize("name", brief(GUNICORN))
-def test_gunicorn(serve, raw_client, name):
-    """It is served as it is, with the app of the command line or its own."""
+def test_each_file_of_gunicorn_is_served(serve, raw_client, name):
+    """The file is served unchanged, with the app of the command line or its own."""
     app, variables = GUNICORN[name]
     process = serve("--gunicorn-conf", name, *([app] if app else []), has_own_bind=name == "unix.py")
     told = ask(raw_client, process)
@@ -150,8 +150,8 @@ def test_the_option_of_the_app(serve, raw_client, tmp_path):
     stop(process)
 
 
-def test_hooks(serve, raw_client, tmp_path):
-    """gunicorn's hooks are called in its order; a reload executes the file anew."""
+def test_hooks_of_gunicorn_keep_their_order(serve, raw_client, tmp_path):
+    """gunicorn's hooks are called in gunicorn's order; a reload executes the file anew."""
     process = serve("--gunicorn-conf", "hooks.py", has_own_bind=False)
     assert ask(raw_client, process)["folder"] == "srv"
     told = tmp_path / "srv" / "hooks.txt"
@@ -167,7 +167,7 @@ def test_hooks(serve, raw_client, tmp_path):
     assert lines[-1] == "on_exit"
 
 
-# What a supervisor must survive: handlers of a configuration's and of its hooks', a loop of its own, and hooks that would end it.
+# A supervisor must survive a configuration's and its hooks' handlers, a loop of its own, and hooks that would end it.
 TAKING = """
 import asyncio, signal
 workers = 1
@@ -195,7 +195,7 @@ take()
 
 
 def test_signals_stay_the_supervisors(serve, raw_client, tmp_path):
-    """After a reload, and after the hooks of its end, signals do what they did: the server drains with status 0."""
+    """After a reload, and after the hooks of its end, signals work as before: the server drains with status 0."""
     (tmp_path / "taking.py").write_text(TAKING)
     process = serve("--gunicorn-conf", f"{tmp_path}/taking.py", "app:app", has_own_bind=False)
     process.signal(signal.SIGHUP)
@@ -209,7 +209,7 @@ def test_signals_stay_the_supervisors(serve, raw_client, tmp_path):
 
 
 def test_an_ini_file_is_read_anew(serve, raw_client, tmp_path):
-    """SIGHUP takes over what has changed in it."""
+    """SIGHUP takes over the file's changes."""
     process = serve("--uwsgi-ini", "includes.ini", has_own_bind=True)
     path = tmp_path / "srv" / "base_of_includes.ini"
     path.write_text(path.read_text() + "env = SHOP_NEW=1\n")
@@ -220,7 +220,9 @@ def test_an_ini_file_is_read_anew(serve, raw_client, tmp_path):
 
 
 def test_a_log_format_has_the_values_of_uwsgi(tmp_path, raw_client):
-    """Recorded from uWSGI 2.0.31: seconds have six places, a size has the head, times are of the beginning, and no client names a user, or what the app has not set."""
+    """Recorded from uWSGI 2.0.31: seconds have six places, a size has the head, times are of the beginning, and no client names a user, or a value
+    not set by the app.
+    """
     (tmp_path / "app.py").write_text(
         "import time\n\ndef application(environ, start_response):\n    time.sleep(1.2)\n"
         "    start_response('200 OK', [('X-A', '1'), ('Content-Length', '2')])\n    return [b'ok']\n"
@@ -255,7 +257,7 @@ def test_a_log_format_has_the_values_of_uwsgi(tmp_path, raw_client):
 
 
 def test_what_uwsgi_reads_is_served(tmp_path, raw_client):
-    """A value with a colon and a blank, the output of a command, a character behind a port, and a machine that may have no syslog."""
+    """A value with a colon and a blank, the output of a command, a character behind a port, and a machine perhaps without syslog."""
     (tmp_path / "app.py").write_text(
         "import os\n\ndef application(environ, start_response):\n    start_response('200 OK', [])\n    return [os.environ['A'].encode()]\n"
     )
@@ -275,8 +277,7 @@ def test_what_uwsgi_reads_is_served(tmp_path, raw_client):
         process.end()
 
 
-def test_a_mistake(serve, tmp_path):
-    """A wrong value ends the start, with the file and the line."""
+def test_a_mistake_names_file_and_line(serve, tmp_path):
     (tmp_path / "wrong.ini").write_text("[uwsgi]\nprocesses = abc\n")
     done = subprocess.run(
         [sys.executable, "-Im", "aserve", "wrong.ini"],

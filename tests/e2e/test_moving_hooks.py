@@ -1,4 +1,4 @@
-"""uWSGI's hooks, imports and FIFO, in processes: what is done before the app, when workers begin, by commands, and at the end."""
+"""uWSGI's hooks, imports and FIFO, in processes: before the app, at the begin of workers, by commands, and at the end."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def test_a_check_does_nothing_that_hooks_say(folder):
     assert not (folder / "commands").exists() and not (folder / "ready").exists()
 
 
-def test_hooks(folder, raw_client):
-    """In uWSGI's order, and once for both workers; a reload by the FIFO does them anew, and its `q` ends the server."""
+def test_hooks_run_in_uwsgis_order(folder, raw_client):
+    """Hooks run in uWSGI's order, and once for both workers; a reload by the FIFO runs them anew, and its `q` ends the server."""
     process = ServerProcess(["--uwsgi-ini", "app.ini"], folder, {})
     try:
         order, site = raw_client(process.address).fetch().json()
@@ -96,7 +96,7 @@ def test_hooks(folder, raw_client):
 
 
 def test_a_hook_that_fails(folder):
-    """Before the app, it ends the start; the message has the line, and not the command."""
+    """A failing hook before the app ends the start; the message has the line, and not the command."""
     (folder / "app.ini").write_text("[uwsgi]\nmodule = app\nhook-pre-app = exec:false secret\n")
     with pytest.raises(
         AssertionError, match=r"app.ini:3: hook-pre-app: exec: the command has ended with status 1"
@@ -148,7 +148,7 @@ def test_a_pattern_of_the_python_path(tmp_path, raw_client):
 
 
 def test_reload_and_stop_by_a_pid_file(folder, raw_client):
-    """`aserve uwsgi --reload PIDFILE` and `--stop PIDFILE` do what uWSGI's do."""
+    """`aserve uwsgi --reload PIDFILE` and `--stop PIDFILE` work as uWSGI's."""
     (folder / "app.ini").write_text(f"{INI}pidfile = pid\n")
     process = ServerProcess(["app.ini"], folder, {})
     try:

@@ -1,4 +1,4 @@
-"""docs/moving-table.md: no more differs from uWSGI and gunicorn than it says; `make moving` compares with these servers themselves."""
+"""docs/moving-table.md has every difference from uWSGI and gunicorn; `make moving` compares with the real servers."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ SHORT = [
 @pytest.mark.skipif(sys.platform != "linux", reason="worker processes need Linux")
 @pytest.mark.parametrize("name", SHORT)
 def test_no_more_differs(name):
-    """Each differs from the other server in what the table has, and in nothing else."""
+    """Each case differs from the other server by the table's rows alone."""
     aserve = shutil.which("aserve", path=os.path.dirname(sys.executable))
     ours = compare.run(compare.Case(compare.CASES / name), [aserve])
     theirs, recorded = RECORDED[name]["theirs"], RECORDED[name]["ours"]
     assert ours["starts"], ours
-    ours["at once"] = recorded["at once"]  # which a busy machine may change
+    ours["at once"] = recorded["at once"]  # a busy machine may change this
     now = compare.differences(theirs, ours)
     assert {what: text for what, text in now.items() if what not in compare.differences(theirs, recorded)} == {}
 
@@ -43,18 +43,18 @@ def test_no_more_differs(name):
     [name if name in SHORT else long(name) for name in RECORDED if not compare.Case(compare.CASES / name).is_program],
 )
 def test_a_translation_is_the_same_server(name):
-    """What `aserve translate` prints does, once started, what the case does here; only logs differ, where its comments say what it leaves out."""
+    """The output of `aserve translate`, once started, serves as the case here; only logs differ, where the comments tell an omission."""
     aserve = shutil.which("aserve", path=os.path.dirname(sys.executable))
     found = compare.run(compare.Case(compare.CASES / name), [aserve], is_translated=True)
     recorded = RECORDED[name]["ours"]
     assert found["starts"] == recorded["starts"], found
-    found["at once"] = recorded.get("at once")  # which a busy machine may change
+    found["at once"] = recorded.get("at once")  # a busy machine may change this
     is_said = re.search(r"^# (Hooks are called with|Done with|gunicorn's loggers)", found["printed"], re.M)
     assert compare.differences(recorded, found).keys() - ({"logs", "line"} if is_said else set()) == set()
 
 
 def test_the_table_is_of_the_records():
-    """Each case has a row; `make moving` writes it."""
+    """Each case has a row, written by `make moving`."""
     assert compare.table_of(RECORDED) == compare.TABLE.read_text()
     assert compare.text_of(RECORDED) == compare.RECORDED.read_text()
     assert {path.name for path in compare.CASES.iterdir()} == set(RECORDED)
@@ -62,12 +62,12 @@ def test_the_table_is_of_the_records():
 
 
 def test_the_pages_are_of_the_records():
-    """The moving pages of both servers have what the records say now; each setting that a line of the log names, and each harmless difference."""
+    """The moving pages of both servers have the records' state: each setting named in a log, and each harmless difference."""
     cases = compare.compared(RECORDED)
     for server, page in pages.PAGES.items():
         text = page.read_text()
         assert pages.build_page(text, server, cases) == text
-        text += compare.TABLE.read_text()  # has the rows that are too many for the page
+        text += compare.TABLE.read_text()  # has the rows beyond the page
         own = [case for case in cases if case.server == server]
         settings = {
             pages.PLACE.sub("", line).partition(": ")[0].partition(" = ")[0]
@@ -80,7 +80,7 @@ def test_the_pages_are_of_the_records():
 
 
 def test_what_is_not_known_to_be_harmless():
-    """The table counts it, if there is any."""
+    """The table counts such differences, if any."""
     assert "differ in something else" not in compare.table_of(RECORDED)
     name, record = next(iter(RECORDED.items()))
     text = compare.table_of({**RECORDED, name: {**record, "ours": {**record["ours"], "exit": 7}}})
@@ -108,13 +108,13 @@ def test_what_is_not_known_to_be_harmless():
     ],
 )
 def test_kinds_of_differences(text, said, kind):
-    """Each has one; what is not known to be harmless is not."""
+    """Each difference has a kind; a difference not known to be harmless is not harmless."""
     assert classes.worst(classes.classed({"x": text}, said)) == kind
     assert classes.worst([]) == classes.SAME
 
 
-def test_mapped_addresses():
-    """gunicorn does not find 127.0.0.1 as ::ffff:127.0.0.1, and so does not believe the proxy; aserve does."""
+def test_mapped_addresses_are_a_harmless_difference():
+    """gunicorn does not see 127.0.0.1 in ::ffff:127.0.0.1, and so does not believe the proxy; aserve does."""
     found = classes.classed(
         {
             "REMOTE_ADDR": "get: REMOTE_ADDR: ::ffff:127.0.0.1 -> 127.0.0.1",
@@ -126,7 +126,7 @@ def test_mapped_addresses():
 
 
 def test_what_differs_is_harmless_or_said():
-    """No recorded case differs in something that does harm, or may, and that no line of the log says."""
+    """No recorded case has a difference that is harmful, perhaps, and not told in the log."""
     found = {
         name for name, record in RECORDED.items() if classes.worst(compare.classed_of(record)) == classes.DIFFERENT
     }

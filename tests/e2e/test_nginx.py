@@ -55,8 +55,7 @@ def nginx(request, behind):
     return behind(request.param)
 
 
-def test_the_environ(nginx):
-    """nginx's words are the environ's."""
+def test_the_environ_has_nginxs_words(nginx):
     environ = check_environ(nginx)
     assert (environ["SERVER_NAME"], environ["REQUEST_SCHEME"]) == ("example.com", "http")
     assert environ["REMOTE_PORT"].isdigit() and environ["HTTP_HOST"].startswith("127.0.0.1")
@@ -68,8 +67,8 @@ def test_the_environ(nginx):
 
 
 @pytest.mark.long_on_pypy
-def test_repeated_fields(nginx):
-    """A field that a client repeats is joined, by nginx from 1.23 on, by us before."""
+def test_a_repeated_field_is_joined(nginx):
+    """A field repeated by a client is joined, by nginx from 1.23 on, by aserve before."""
     with socket.create_connection(("127.0.0.1", nginx.port), 10) as client:
         client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nX-A: 1\r\nX-A: 2\r\nConnection: close\r\n\r\n")
         response = http.client.HTTPResponse(client)
@@ -90,7 +89,7 @@ def test_repeated_fields(nginx):
     ],
 )
 def test_paths_are_decoded_once(nginx, target, path_info):
-    """PATH_INFO is what nginx made of the target, and REQUEST_URI the target."""
+    """PATH_INFO is nginx's form of the target, and REQUEST_URI the target."""
     environ = environ_of(nginx, target)
     assert environ["PATH_INFO"] == path_info and environ["REQUEST_URI"] == target
     assert environ["QUERY_STRING"] == target.partition("?")[2]
@@ -112,7 +111,7 @@ def test_bodies_up_and_down(nginx, size):
 
 
 @pytest.mark.long_on_pypy
-def test_head(nginx):
+def test_head_has_fields_and_no_body(nginx):
     """HEAD has the fields of GET and no body; the connection goes on."""
     connection = nginx.connect()
     for target in ("/octets?5000", "/pieces?5000"):
@@ -125,7 +124,7 @@ def test_head(nginx):
 
 
 def test_keep_alive_towards_the_client(nginx):
-    """One client's connection carries many requests, though each is a connection of ours."""
+    """One client's connection carries many requests, each over its own connection to aserve."""
     connection = nginx.connect()
     connection.connect()
     own = connection.sock.getsockname()
@@ -139,8 +138,7 @@ def test_keep_alive_towards_the_client(nginx):
 
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("status", [201, 204, 304, 404, 503])
-def test_statuses(nginx, status):
-    """The app's status is the client's."""
+def test_a_status_reaches_the_client(nginx, status):
     assert nginx.fetch(f"/status?{status}")[0] == status
 
 
@@ -173,7 +171,7 @@ def test_a_client_that_leaves(start_server, fronts, lane):
 
 
 def cut_short(nginx, target):
-    """Whether a client sees that a response is not whole; HTTP/1.1's framing tells it."""
+    """Tell whether a client sees a response as cut, by HTTP/1.1's framing."""
     connection = nginx.connect()
     try:
         connection.request("GET", target)
@@ -188,13 +186,13 @@ def cut_short(nginx, target):
 
 
 def test_truncation_with_a_length(nginx):
-    """An app that dies within a body of a known length: the client sees it."""
+    """The client sees that an app died within a body of known length."""
     assert cut_short(nginx, "/cut")
     assert not cut_short(nginx, "/octets?5000")
 
 
 def test_truncation_without_a_length(start_server, fronts, lane):
-    """On TCP the client sees it without a length, too: our connection is reset."""
+    """On TCP the client sees the cut without a length, too: our connection is reset."""
     port = start_server(site, bind="uwsgi://127.0.0.1:0", lane=lane).address[1]
     nginx = fronts.nginx(PAGE.block("On TCP", "nginx"), {"127.0.0.1:3031": f"127.0.0.1:{port}"})
     assert PAGE.settings("On TCP")["bind"] == "uwsgi://127.0.0.1:3031"
@@ -205,13 +203,12 @@ def test_truncation_without_a_length(start_server, fronts, lane):
 # The page's other sections
 
 
-def test_rights(behind, fronts):
-    """The mode of the page lets in whom it says."""
+def test_the_mode_lets_in_the_named_group(behind, fronts):
     settings = PAGE.settings("Who may connect")
     assert settings.pop("unix_group") == "www-data"
     nginx = behind("uwsgi", **settings)
     assert os.stat(fronts.socket).st_mode & 0o777 == 0o660
-    # As root, nginx works as nobody, which is not in our group.
+    # As root, nginx works as nobody, who is not in our group.
     assert nginx.fetch("/")[0] == (502 if os.getuid() == 0 else 200)
 
 
@@ -221,14 +218,14 @@ def test_rights(behind, fronts):
     [("/app/x%20y?z", "/app", "/x y"), ("/app", "/app", ""), ("/app/", "/app", "/")],
 )
 def test_a_mount_point(behind, target, script_name, path_info):
-    """modifier1 30: what nginx leaves in PATH_INFO is taken out."""
+    """modifier1 30: nginx's mount in PATH_INFO is taken out."""
     nginx = behind("A mount point", commands="uwsgi")
     environ = environ_of(nginx, target)
     assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == (script_name, path_info)
 
 
 def test_a_mount_point_over_scgi(behind, fronts):
-    """scgi_params have no PATH_INFO, so SCRIPT_NAME alone does it."""
+    """scgi_params have no PATH_INFO, so SCRIPT_NAME is enough."""
     assert "`scgi_param SCRIPT_NAME /app;`" in PAGE.text
     nginx = behind(
         "SCGI", changes={SOCKET: f"unix:{fronts.socket}", "scgi_params;": "scgi_params;\n scgi_param SCRIPT_NAME /app;"}
@@ -240,7 +237,7 @@ def test_a_mount_point_over_scgi(behind, fronts):
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("body", [None, b"12345"], ids=["GET", "POST"])
 def test_names_that_are_listed_twice_over_scgi(behind, fronts, body):
-    """Who copies uwsgi_params lists CONTENT_LENGTH and SCGI beside nginx's own: served; of other names the last wins."""
+    """A copy of uwsgi_params lists CONTENT_LENGTH and SCGI beside nginx's own: served; of other names the last wins."""
     twice = "".join(
         f" scgi_param {name} {value};\n"
         for name, value in [
@@ -263,7 +260,7 @@ def test_names_that_are_listed_twice_over_scgi(behind, fronts, body):
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("protocol", ["uwsgi", "SCGI"])
 def test_more_fields_than_the_limit(behind, protocol):
-    """The client is told that its head is too large, and what the limit is called: no 502."""
+    """The client learns of a too large head, and the name of the limit: no 502."""
     nginx = behind(protocol)
     status, _, body = nginx.fetch("/", **{f"X_{number}": "" for number in range(300)})
     assert status == 431 and b"--max-fields" in body
@@ -275,7 +272,7 @@ CLAIMS = {"X_Forwarded_Proto": "https", "X_Forwarded_For": "203.0.113.9"}
 
 
 def test_fields_that_a_client_sends(nginx):
-    """nginx passes on what the client claims in fields; what nginx itself says is right."""
+    """nginx passes on a client's claims in fields; nginx's own words are right."""
     environ = environ_of(nginx, "/", **CLAIMS)
     assert (environ["HTTP_X_FORWARDED_PROTO"], environ["HTTP_X_FORWARDED_FOR"]) == ("https", "203.0.113.9")
     assert (environ["wsgi.url_scheme"], environ["REMOTE_ADDR"]) == ("http", "127.0.0.1")
@@ -288,8 +285,7 @@ def test_fields_that_nginx_overwrites(behind):
     assert environ["HTTP_X_FORWARDED_FOR"] == "203.0.113.9, 127.0.0.1"
 
 
-def test_variables(behind, fronts):
-    """REMOTE_USER, the scheme and the user's own variables are the environ's."""
+def test_variables_of_the_user_reach_the_environ(behind, fronts):
     members = fronts.folder / "members"
     members.write_text("ada:{PLAIN}lovelace\n")
     changes = {
@@ -305,8 +301,8 @@ def test_variables(behind, fronts):
     assert environ["wsgi.url_scheme"] == "https" and environ["REQUEST_SCHEME"] == "http"
 
 
-def test_files(behind, fronts):
-    """X-Accel-Redirect: nginx sends the file, and what the app has said is forgotten."""
+def test_nginx_sends_a_file_of_the_app(behind, fronts):
+    """X-Accel-Redirect: nginx sends the file in place of the app's response."""
     (fronts.folder / "files").mkdir()
     (fronts.folder / "files" / "a.txt").write_bytes(octets(100_000))
     changes = {SOCKET: f"unix:{fronts.socket}", "/srv/app/files/": f"{fronts.folder}/files/"}
@@ -317,8 +313,8 @@ def test_files(behind, fronts):
 
 
 @pytest.mark.long_on_pypy
-def test_streamed_uploads(behind):
-    """uwsgi_request_buffering off and --body stream: the app reads what a client has not yet finished."""
+def test_a_streamed_upload_is_read_as_it_comes(behind):
+    """uwsgi_request_buffering off and --body stream: the app reads an unfinished body."""
     first, go_on = threading.Event(), threading.Event()
 
     def app(environ, start_response):
@@ -346,7 +342,7 @@ def test_streamed_uploads(behind):
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("is_told", [False, True], ids=["as it comes", "with its length"])
 def test_streamed_uploads_over_scgi(behind, fronts, is_told):
-    """nginx announces no body with scgi_request_buffering off: the answer says what to add, and with that all of it arrives."""
+    """nginx announces no body with scgi_request_buffering off: the answer names the missing line, and with the line the whole body arrives."""
     line = "scgi_param CONTENT_LENGTH $content_length;"
     assert f"`{line}`" in PAGE.text
     changes = {"scgi_params;": f"scgi_params;\n scgi_request_buffering off;\n {line if is_told else ''}"}
@@ -360,7 +356,7 @@ def test_streamed_uploads_over_scgi(behind, fronts, is_told):
 
 
 def test_a_streamed_upload_that_nobody_reads(behind):
-    """An app that answers without reading is heard; the rest of the body is nobody's."""
+    """An app's answer without reading is heard; the rest of the body is dropped."""
     nginx = behind("Large and slow uploads", apps.no_reading)
     for size in (0, 71_453) if IS_PYPY else (0, 71_453, 20_000_000):
         status, _, body = nginx.fetch("/", "POST", octets(size))
@@ -373,7 +369,7 @@ def test_a_streamed_upload_that_nobody_reads(behind):
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("protocol", ["uwsgi"] if IS_PYPY else ["uwsgi", "scgi"])
 def test_a_restart_loses_nothing(start_process, raw_client, fronts, protocol, lane):
-    """SIGTERM to one of two under load: it says that it drains, finishes all, and no request fails."""
+    """SIGTERM to one of two under load: the server tells its drain, finishes all, and no request fails."""
     sockets = [str(fronts.folder / name) for name in ("one.sock", "two.sock")]
     processes = [start_process("site", "--bind", f"{protocol}://unix:{path}", "--lane", lane) for path in sockets]
     changes = {f"unix:/run/app/{os.path.basename(path)}": f"unix:{path}" for path in sockets}

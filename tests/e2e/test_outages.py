@@ -1,7 +1,7 @@
-"""What tells of each outage of docs/trouble.md, and with clients of which patience: an alert rule, `aserve status`, /ready and the log.
+"""The signs of each outage of docs/trouble.md, by the patience of clients: an alert rule, `aserve status`, /ready and the log.
 
-Each outage meets four sites side by side; the clients of the first give up after 3 s, those of the last never do. The faults are those of `make drill`,
-and some more. Recordings of outages are what tests/e2e/test_alerts.py replays: when the alerts are raised is looked at there.
+Each outage meets four sites side by side; the clients of the first give up after 3 s, the clients of the last never do. The faults are those of `make
+drill`, and some more. tests/e2e/test_alerts.py replays recordings of outages for the times of the alerts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ALERTS = ROOT / "examples/prometheus/alerts.yml"
 pytestmark = [pytest.mark.checkout, ONCE, pytest.mark.any_parser]
 PATIENCES = (3.0, 8.0, 20.0, None)  # seconds; None: a client waits until its server answers
 BEFORE_SECONDS = 15
-LIMIT_SECONDS = 240  # of one outage, on a machine that does much else; an alert that pages takes 60 to 90 s
+LIMIT_SECONDS = 240  # of one outage, on a busy machine; an alert that pages takes 60 to 90 s
 ALERT, READY = "alert", "ready"
 
 
@@ -49,7 +49,7 @@ def hanging(site):
 
 
 STUCK, HOLDS, KILLED, CRASHES, ERRORS, DISK, CONNECTIONS, DESCRIPTORS, SLOW, RELOAD = FAULTS
-ANYTHING = Told("", 0)  # what `make drill` looks at, and this file does not
+ANYTHING = Told("", 0)  # for `make drill` alone
 # A killed command writes no line, and the exit status of `aserve status` is 2.
 GONE = Fault(
     "the command is gone", ending, Told("no server answers", 0), ANYTHING, ANYTHING, Quiet(0), is_failure=False
@@ -63,12 +63,12 @@ CUT = STUCK._replace(
 
 
 class Cell(NamedTuple):
-    """What must tell of a fault; `alert`: one of these names of the page's row."""
+    """The expected signs of a fault; `alert`: one name of the page's row."""
 
     fault: Fault
     row: str  # of the table of docs/trouble.md
     alert: str
-    ready: int  # the status that /ready must come to
+    ready: int  # the expected status of /ready
     patiences: tuple[float | None, ...] = PATIENCES
 
 
@@ -113,7 +113,7 @@ def ready_of(site):
 
 
 class Scraper:
-    """A recording that grows, with what Prometheus would have of a site."""
+    """A growing recording, with Prometheus' series of a site."""
 
     def __init__(self, folder, began_at):
         self._folder, self._began_at = folder, began_at
@@ -125,7 +125,7 @@ class Scraper:
         return (len(self._scrapes) - 1) * STEP_SECONDS
 
     def add(self, numbers):
-        """Add what --metrics has just answered; a step that a busy machine has missed is as the one before."""
+        """Add the latest answer of --metrics; a step missed on a busy machine repeats the one before."""
         count = int((time.monotonic() - self._began_at) / STEP_SECONDS) + 1
         now = {
             **{name: number for name, number in numbers.items() if re.sub(r"{.*", "", name).startswith(tuple(NAMES))},
@@ -154,7 +154,7 @@ def look_at(site):
 
 
 def find_silent(cell, patience, folder):
-    """Let an outage happen to clients of this patience; return what has not told of it, and the last of what was told."""
+    """Let an outage happen to clients of this patience; return the silent signs, and the last of the told."""
     folder.mkdir()
     fault = cell.fault
     site = Site(folder, *fault.flags, descriptors=fault.descriptors)
@@ -170,7 +170,7 @@ def find_silent(cell, patience, folder):
                     now = look_at(site)
                     scraper.add(now.numbers)
                     told = tells(fault, before, now)
-                    # What stays 200 is looked at when the rest has told: the outage has come by then.
+                    # An unchanging 200 is looked at when the rest has told: the outage has come by then.
                     told[READY] = (cell.ready != 200 or silent == {READY}) and ready_of(site) == cell.ready
                     told[ALERT] = ALERT in silent and scraper.has_raised(cell.alert)
                     silent -= {name for name, does in told.items() if does}
@@ -185,7 +185,7 @@ def find_silent(cell, patience, folder):
 @pytest.mark.skipif(not HAS_PROMTOOL, reason="promtool is not installed: Debian has it in prometheus")
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell.fault.name}: {cell.alert}")
 def test_what_tells_of_an_outage(tmp_path, cell):
-    """The alert rule on what --metrics answers, `aserve status` with its exit status, /ready and the log tell, whenever the clients give up."""
+    """The alert rule on --metrics, `aserve status` with its exit status, /ready and the log tell, whenever the clients give up."""
     with concurrent.futures.ThreadPoolExecutor() as pool:
         found = {
             patience: pool.submit(find_silent, cell, patience, tmp_path / str(patience)) for patience in cell.patiences

@@ -10,7 +10,7 @@ from harness.rules import rule
 
 
 def path_app(environ, start_response):
-    """Answer with the path, in one of the forms that a response can have."""
+    """Answer with the path, in one form of a response."""
     path = environ["PATH_INFO"]
     start_response("200 OK", apps.PLAIN)
     body = path.encode()
@@ -88,14 +88,14 @@ def test_reading_pauses_at_the_limit(start_server, raw_client):
 
 @pytest.mark.also_inline
 def test_writing_pauses_the_app(start_server, raw_client):
-    """A client that pipelines and does not read its responses stops being served."""
+    """A pipelining client that does not read its responses stops being served."""
     app = apps.Recorder(apps.returns([b"x" * 100_000]))
     client = raw_client(server := start_server(app, write_buffer_bytes=65536), receive_buffer_bytes=4096)
     client.sock.settimeout(0.1)
     with contextlib.suppress(OSError):  # the server reads no more: just as well
         for _ in range(4):  # 10,000 requests for 1 GB in all
             client.send(get("/") * 2500)
-    assert server.wait_until_steady(lambda: app.count) < 400  # what fits into the kernel's buffers, and a little
+    assert server.wait_until_steady(lambda: app.count) < 400  # the kernel's buffers, and a little
     client.sock.settimeout(30)
     for _ in range(500):
         assert len(client.recv_response().body) == 100_000
@@ -119,7 +119,6 @@ def test_bad_request_after_good_ones(start_server, raw_client):
 @rule("RFC 9112 9.6", "after close no request is processed", "what comes is dropped")
 @pytest.mark.also_inline
 def test_nothing_after_close(start_server, raw_client):
-    """After a request with `Connection: close` no other is served."""
     app = apps.Recorder(path_app)
     client = raw_client(start_server(app))
     client.send(get("/1") + get("/3", "Connection: close") + get("/5") * 10)

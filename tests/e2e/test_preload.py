@@ -1,4 +1,4 @@
-"""--preload: the app is imported once, in a mold from which workers are forked; and all that holds of workers holds of these."""
+"""--preload: the app is imported once, in a mold that forks workers; all rules of workers hold."""
 
 from __future__ import annotations
 
@@ -59,18 +59,18 @@ def source(version, extra=""):
 
 
 def notes(process, what):
-    """Return the pids that have noted this."""
+    """Return the pids with this note."""
     lines = [line.split() for line in (process.folder / "notes").read_text().splitlines()]
     return [int(pid) for word, pid in lines if word == what]
 
 
 def mold_of(process):
-    """Return the pid of the mold that was ready last."""
+    """Return the pid of the latest ready mold."""
     return int(re.findall(READY, process.log)[-1])
 
 
 def wait_for(process, count=2):
-    """Wait until so many workers, and one mold, are there; return the workers' pids, and the mold's."""
+    """Wait for so many workers and one mold; return the workers' pids, and the mold's."""
     pids = process.wait_for_workers(count + 1)
     mold = mold_of(process)
     assert mold in pids
@@ -78,7 +78,7 @@ def wait_for(process, count=2):
 
 
 def ask(process):
-    """Return the version and pid that a fresh connection finds, and what else it says."""
+    """Return the version and pid behind a fresh connection, and the rest of the answer."""
     version, pid, *rest = fetch_once(process.address).body.decode().split()
     return version, int(pid), *rest
 
@@ -97,7 +97,7 @@ def answers(process, pids, wait_until):
 
 
 def test_workers_share_one_import(start, wait_until):
-    """Two workers share one import, warmed up before; they are the supervisor's children; each calls the hook once."""
+    """Two workers share one import, warmed up before; both are the supervisor's children; each calls the hook once."""
     process = start("--warm-up", "/warm-up", "--warm-up", "shop.example/warm-up?a=1")
     workers, mold = wait_for(process)
     seen = answers(process, workers, wait_until)
@@ -139,7 +139,7 @@ def test_a_reload_makes_a_new_mold(start, flags):
 
 @pytest.mark.long_on_pypy
 def test_reload_of_broken_code(start):
-    """Nothing changes, and what crashes is replaced by the code of before."""
+    """Broken code changes nothing, and a crashed worker is replaced by the old code."""
     process = start()
     before, mold = wait_for(process)
     process.write_app("raise ValueError('broken')\n")
@@ -166,7 +166,7 @@ BROKEN = [
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize(("app", "why", "tracebacks"), [BROKEN[0], *map(long, BROKEN[1:])])
 def test_an_app_that_cannot_be_imported(tmp_path, app, why, tracebacks):
-    """At the first start it ends the command, as without the flag."""
+    """At the first start a failing import ends the command, as without the flag."""
     (tmp_path / "broken.py").write_text(app)
     timeout = ["--start-timeout", "5"] if "timeout" in why else []
     done = run_command("broken:app", "--workers", "2", "--preload", "--bind", "127.0.0.1:0", *timeout, cwd=tmp_path)
@@ -177,7 +177,7 @@ def test_an_app_that_cannot_be_imported(tmp_path, app, why, tracebacks):
 
 @pytest.mark.long_on_pypy
 def test_a_hook_that_raises(tmp_path):
-    """A worker that cannot open what it needs cannot serve; at the first start it ends the command, and the mold with it."""
+    """A worker whose hook raises cannot serve; at the first start it ends the command, and the mold too."""
     (tmp_path / "hooked.py").write_text(
         "import aserve\n@aserve.post_fork\ndef connect():\n    raise OSError('no database')\n"
         "def app(environ, start_response): pass\n"
@@ -190,7 +190,7 @@ def test_a_hook_that_raises(tmp_path):
 
 
 def test_a_worker_that_is_killed(start):
-    """The mold forks its successor, and nothing is imported anew."""
+    """The mold forks the killed worker's successor, without a new import."""
     process = start()
     workers, mold = wait_for(process)
     os.kill(workers[1], signal.SIGKILL)
@@ -201,7 +201,7 @@ def test_a_worker_that_is_killed(start):
 
 @pytest.mark.long_on_pypy
 def test_a_mold_that_is_killed(start):
-    """It is made anew while workers serve, and forks what is to be replaced."""
+    """A killed mold is made anew while workers serve, and forks later workers."""
     process = start()
     workers, mold = wait_for(process)
     with load(functools.partial(RawClient, process.address)):
@@ -229,7 +229,7 @@ UNFIT = {
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("name", UNFIT)
 def test_an_app_that_cannot_be_shared(start, name):
-    """What it has opened is named, in one line, and each worker imports the app by itself."""
+    """The app's open resource is named, in one line, and each worker imports the app by itself."""
     process = start(extra=UNFIT[name])
     process.wait_for_log(
         rf"WARNING +--preload: each worker imports the app by itself, .*, at import: .*{name}; open it in"
@@ -241,7 +241,7 @@ def test_an_app_that_cannot_be_shared(start, name):
 
 @pytest.mark.long_on_pypy
 def test_warming_up_opens_a_connection(start):
-    """What only a request opens is found, too."""
+    """A resource opened only by a request is found, too."""
     extra = "import socket\n@property\ndef x(self): pass\n"
     app = source("one", extra).replace('note("warm")', 'globals()["kept"] = socket.socketpair()')
     process = start("--warm-up", "/warm-up", app=app)
@@ -251,7 +251,7 @@ def test_warming_up_opens_a_connection(start):
 
 @pytest.mark.long_on_pypy
 def test_a_supervisor_that_dies(start, wait_until):
-    """The mold ends with it, and nothing is left."""
+    """The mold ends with its supervisor, and nothing is left."""
     process = start()
     workers, mold = wait_for(process)
     process.signal(signal.SIGKILL)
@@ -259,13 +259,13 @@ def test_a_supervisor_that_dies(start, wait_until):
 
 
 def test_signals_of_a_group(start):
-    """Who sends SIGTERM to all processes, as systemd does, means the supervisor: the mold is not told to be missing."""
+    """SIGTERM to all processes, as by systemd, means the supervisor: no missing mold is told."""
     process = start()
     workers, mold = wait_for(process)
     os.kill(mold, signal.SIGTERM)
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
         os.kill(mold, number)
-    os.kill(workers[0], signal.SIGTERM)  # which asks for a successor: the mold forks one
+    os.kill(workers[0], signal.SIGTERM)  # asks for a successor: the mold forks one
     process.wait_for_log(rf"worker \d \(pid {workers[0]}\) has ended")
     assert wait_for(process)[1] == mold
     assert process.stop() == 0 and "the mold (pid" in process.log and "another is made" not in process.log
@@ -285,7 +285,7 @@ def test_term_while_it_is_made(tmp_path):
 
 @pytest.mark.long_on_pypy
 def test_an_upgrade_makes_a_new_mold(start, wait_until):
-    """SIGUSR2: the mold of before ends, the new code makes its own, and no request fails."""
+    """SIGUSR2: the old mold ends, the new code makes its own, and no request fails."""
     process = start()
     before, first = wait_for(process)
     with load(functools.partial(RawClient, process.address)) as running:
@@ -306,7 +306,7 @@ def test_an_upgrade_makes_a_new_mold(start, wait_until):
 @pytest.mark.provokes("was killed by SIGKILL")
 @pytest.mark.parametrize("is_upgraded", [long(False), True])
 def test_what_a_worker_was_at(start_workers, tmp_path, wait_until, is_upgraded):
-    """The table of its requests is the supervisor's, too, though the mold has forked it: both logs tell them, after an upgrade as well."""
+    """The supervisor has the table of a worker's requests, though the mold forked the worker: both logs tell them, after an upgrade too."""
     process = start_workers("--workers", "1", "--preload", "--access-log", str(tmp_path / "access.log"))
     process.wait_for_log(r"worker 1 \(pid \d+\) is ready")
     client = RawClient(process.address)

@@ -1,4 +1,4 @@
-"""The process as its system has it: another user, a root that cannot be written to, no home, a pid file, PORT."""
+"""The process in its system: another user, a read-only root, no home, a pid file, PORT."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def app(environ, start_response):
 
 @pytest.fixture
 def tmp_path(open_folder):
-    """A folder that everybody may look into."""
+    """A folder open to everybody."""
     return open_folder
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """An app that tells who it is, in a folder for all to write to."""
+    """An app that tells its user, in a folder writable by all."""
     site = tmp_path / "site"
     site.mkdir()
     site.chmod(0o777)
@@ -59,7 +59,7 @@ def folder(tmp_path):
     ],
 )
 def test_it_serves_as_another_user(start_process, raw_client, folder, tmp_path, flags):
-    """It binds and writes its pid file as root, imports and runs the app as another, and says no word of root."""
+    """The command binds and writes its pid file as root, imports and runs the app as another user, and gives no advice about root."""
     pid_file, path = tmp_path / "a.pid", tmp_path / "s"
     process = start_process(
         f"{folder}/telling.py:app", *flags, "--user", "nobody", "--umask", "027",
@@ -89,7 +89,7 @@ def test_it_serves_as_another_user(start_process, raw_client, folder, tmp_path, 
 )
 @pytest.mark.parametrize("is_checked", [False, long(True)])
 def test_log_files_of_another_user(raw_client, folder, wait_until, logs, owner, is_checked):
-    """gunicorn's file names a user and logs, in a folder of that user's or of root's: the user writes them, and owns them."""
+    """gunicorn's file names a user and logs, in a folder of the user's or of root's: the user writes and owns them."""
     place = folder / "logs"
     place.mkdir()
     os.chown(place, pwd.getpwnam(owner).pw_uid, 0)
@@ -113,12 +113,12 @@ def test_log_files_of_another_user(raw_client, folder, wait_until, logs, owner, 
 
     def connect():
         assert process.poll() is None
-        with contextlib.suppress(OSError):  # it is not there, or nobody listens yet
+        with contextlib.suppress(OSError):  # missing, or nobody listens yet
             return raw_client(f"{folder}/socket")
 
     try:
         assert wait_until(connect).fetch("/seen").status == 200
-        if "accesslog" in logs:  # lines that have a dictionary go there, as in gunicorn
+        if "accesslog" in logs:  # lines with a dictionary go there, as in gunicorn
             wait_until(lambda: "GET /seen" in (place / logs[-1].replace("errorlog", "accesslog")).read_text())
         assert {path.name: path.stat().st_uid for path in place.iterdir()} == dict.fromkeys(logs, NOBODY.pw_uid)
         for name in logs:
@@ -127,7 +127,7 @@ def test_log_files_of_another_user(raw_client, folder, wait_until, logs, owner, 
     finally:
         process.terminate()
     assert process.wait(60) == 0
-    if logs[-1] != "accesslog":  # the new file, or the old one where its user may make none
+    if logs[-1] != "accesslog":  # the new file, or the old where its user may make none
         assert "SIGTERM" in (place / f"{logs[-1]}{'.1' if owner == 'root' else ''}").read_text()
 
 
@@ -179,7 +179,7 @@ def app(environ, start_response):
 def test_threads_that_the_system_does_not_start(
     need_python_of_all, start_process, raw_client, tmp_path, wait_until, flags
 ):
-    """The threads that have started serve, and `aserve status` counts them; once the system gives more, more start."""
+    """Started threads serve, and `aserve status` counts them; once the system gives more, more start."""
     gate, control, user = tmp_path / "gate", tmp_path / "run" / "control", str(500_000 + os.getpid())
     control.parent.mkdir(mode=0o777)
     control.parent.chmod(0o777)
@@ -211,7 +211,7 @@ def test_threads_that_the_system_does_not_start(
 @pytest.mark.long_on_pypy
 @needs_root
 def test_a_key_that_only_root_may_read(tmp_path, folder, authority):
-    """It is told at the start, not when the certificate is loaded anew."""
+    """An unreadable key is told at the start, not when the certificate is loaded anew."""
     issued = authority.issue("localhost")
     secret = tmp_path / "secret"
     secret.mkdir(mode=0o700)
@@ -241,7 +241,7 @@ def run(*arguments):
 
 @pytest.mark.long_on_pypy
 def test_the_pid_file_of_one_that_cannot_bind(start_process, tmp_path):
-    """A second server that finds the address taken leaves the first one's pid file alone."""
+    """A second server without its address leaves the first server's pid file alone."""
     flags = ("--bind", f"unix:{tmp_path}/s", "--pid-file", str(tmp_path / "a.pid"))
     process = start_process("hello", *flags)
     assert run(*flags).returncode == 2
@@ -258,7 +258,7 @@ def test_the_pid_file_of_one_that_cannot_bind(start_process, tmp_path):
     ],
 )
 def test_a_second_server_with_the_same_pid_file(start_process, tmp_path, flags):
-    """It refuses, and names the first, also after an upgrade in place; the file of one that was killed keeps nobody."""
+    """A second server refuses, and names the first, also after an upgrade in place; the file of a killed server blocks nobody."""
     path = tmp_path / "a.pid"
     more = ("--bind", "127.0.0.1:0", "--pid-file", str(path))
     process = start_process("hello", *flags, *more)
@@ -277,8 +277,8 @@ def test_a_second_server_with_the_same_pid_file(start_process, tmp_path, flags):
 
 
 @pytest.mark.long_on_pypy
-def test_port(start_process, raw_client, tmp_path):
-    """PORT of a platform: it listens on all interfaces, and says so."""
+def test_port_listens_on_all_interfaces(start_process, raw_client, tmp_path):
+    """PORT of a platform: aserve listens on all interfaces, and says so."""
     process = start_process("hello", launcher=["env"], PORT="0")
     assert "no --bind, and PORT is 0: listening on all IPv4 interfaces" in process.log
     assert raw_client(process).fetch().body == b"hello\n"
@@ -288,7 +288,7 @@ def test_port(start_process, raw_client, tmp_path):
 
 
 def can_make_a_root():
-    """Whether this test may make a mount namespace of its own."""
+    """Tell whether this test may make a mount namespace."""
     if sys.platform != "linux" or os.geteuid() != 0 or not (shutil.which("unshare") and shutil.which("setpriv")):
         return False
     if pathlib.Path("/tmp") in pathlib.Path(sys.prefix).parents:
@@ -296,8 +296,8 @@ def can_make_a_root():
     return subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode == 0
 
 
-# Everything is read-only but /tmp, which is a file system of its own, as in a container with a tmpfs there. What is tested may
-# stand in a folder that is not for everybody: so all of it may be read, and nothing written.
+# Everything is read-only but /tmp, a file system of its own, as in a container with a tmpfs there. The tested code may stand in a closed folder: so
+# all of it may be read, and nothing written.
 READ_ONLY = """\
 set -e
 mount -t tmpfs -o mode=1777 tmpfs /tmp
@@ -312,7 +312,7 @@ exec chroot /mnt setpriv --reuid 54321 --regid 54321 --clear-groups --inh-caps -
 """
 
 
-# Runs in there: an upload that goes to a temporary file, and the end.
+# Runs in there: an upload through a temporary file, and the end.
 SERVING = """\
 import pathlib, subprocess, sys, time, urllib.request
 pathlib.Path("/tmp/app.py").write_text('''
@@ -350,7 +350,7 @@ def app(environ, start_response):
 @pytest.mark.skipif(not can_make_a_root(), reason="only root of a machine may make a root that cannot be written to")
 @pytest.mark.parametrize("threads", [long("0"), "2"])
 def test_a_read_only_root(threads):
-    """With a read-only root, a user without a name and without HOME it starts, serves and ends without a warning."""
+    """With a read-only root, a user without a name and without HOME, aserve starts, serves and ends without a warning."""
     command = ["unshare", "-m", "sh", "-c", READ_ONLY, "sh", sys.executable, "-I", "-c", SERVING, threads]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     text = done.stdout + done.stderr
@@ -363,7 +363,7 @@ def test_a_read_only_root(threads):
 @NEEDS_LINUX
 @pytest.mark.parametrize("flags", [later_on_pypy(()), ("--preload",)], ids=["forked", "by a mold"])
 def test_nothing_is_left_open(start_process, raw_client, flags):
-    """With -X dev neither the supervisor nor a worker tells of a socket that was not closed."""
+    """With -X dev neither the supervisor nor a worker tells of an open socket."""
     dev = "import os, sys; os.execv(sys.argv[1], [sys.argv[1], '-X', 'dev', *sys.argv[2:]])"
     flags = ("--bind", "127.0.0.1:0", "--workers", "1", "--metrics", "127.0.0.1:0", *flags)
     process = start_process("hello", *flags, launcher=[sys.executable, "-Ic", dev])
@@ -374,7 +374,7 @@ def test_nothing_is_left_open(start_process, raw_client, flags):
 
 @pytest.mark.parametrize("flags", [(), pytest.param(("--workers", "1"), marks=NEEDS_LINUX), ("--user", "root")])
 def test_an_app_that_changes_the_folder_at_import(start_process, raw_client, tmp_path, flags):
-    """Every path is one of the folder of the start: sockets, files, a mounted app, and the folder of temporary files."""
+    """Every path is relative to the folder of the start: sockets, files, a mounted app, and the folder of temporary files."""
     if "--user" in flags and os.geteuid() != 0:
         pytest.skip("only root may name a user")
     for name in ("one", "two"):

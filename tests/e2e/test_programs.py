@@ -1,4 +1,4 @@
-"""Programs that are written for gunicorn, with aserve underneath: by one changed import, or by `aserve python`. gunicorn is not installed."""
+"""Programs written for gunicorn, with aserve underneath: by one changed import, or by `aserve python`. gunicorn is not installed."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ RELOADED, UPGRADED = (rf"{name}: done in [\d.]+ s" for name in ("SIGHUP", "SIGUS
 
 
 class Python(ServerProcess):
-    """`python std.py`, in which one import is changed."""
+    """`python std.py`, with one changed import."""
 
     command = (sys.executable,)
 
@@ -129,27 +129,27 @@ def start(request, tmp_path):
 
 
 def ask(process):
-    """Return what the app tells."""
+    """Return the app's answer."""
     return fetch_once(process.address).json()
 
 
 def change(folder, name, old, new):
-    """Put other text into a file, which becomes longer: its bytecode is known by its size and by the second in which it was written."""
+    """Put longer text into a file: its bytecode is known by size and second of writing."""
     text = (folder / name).read_text()
     assert old in text
     (folder / name).write_text(text.replace(old, new) + "# changed\n")
 
 
 def stop(process):
-    """End it, and see that it ends well."""
+    """Stop the process; check its exit status and log."""
     process.signal()
     assert process.wait(30) == 0, process.log
     assert "not reached" not in process.log
 
 
 @pytest.mark.parametrize("name", [*PROGRAMS])
-def test_programs(start, name):
-    """Each serves its app with its own settings and hooks, and ends with status 0."""
+def test_each_program_serves_by_its_settings(start, name):
+    """Each program serves its app with its own settings and hooks, and ends with status 0."""
     process = start(name)
     facts = ask(process)
     assert facts["word"] == "one" and facts["pid"] != process.pid
@@ -162,8 +162,8 @@ def test_programs(start, name):
 
 
 @pytest.mark.long_on_pypy
-def test_a_reload(start, tmp_path):
-    """SIGHUP calls `load` anew in new workers: what it imports is new code."""
+def test_a_reload_loads_new_code(start, tmp_path):
+    """SIGHUP calls `load` anew in new workers: its imports are new code."""
     process = start("named.py")
     before = ask(process)
     change(tmp_path, "shop.py", 'WORD = "one"', 'WORD = "two"')
@@ -176,8 +176,8 @@ def test_a_reload(start, tmp_path):
 
 @pytest.mark.long_on_pypy
 @pytest.mark.provokes("RuntimeError: not yet")
-def test_an_upgrade(start, tmp_path):
-    """SIGUSR2 runs the whole program anew in the same process, on the same listeners; one that fails changes nothing."""
+def test_an_upgrade_runs_the_program_anew(start, tmp_path):
+    """SIGUSR2 runs the whole program anew in the same process, on the same listeners; a failing program changes nothing."""
     process = start("std.py")
     change(tmp_path, "shop.py", 'WORD = "one"', 'raise RuntimeError("not yet")')
     process.signal(signal.SIGUSR2)
@@ -190,8 +190,8 @@ def test_an_upgrade(start, tmp_path):
     stop(process)
 
 
-def test_flags_win(start):
-    """What stands before the word python wins over the program's own settings."""
+def test_flags_win_over_the_programs_settings(start):
+    """Flags before the word python win over the program's own settings."""
     if start.is_ours:
         pytest.skip("there is no command to give flags to")
     process = start("std.py", "--workers", "1", "--server-name", "shop")
@@ -215,7 +215,7 @@ def test_gunicorn_as_a_module(tmp_path):
 
 
 def test_what_is_wrong(tmp_path):
-    """A mistake in a program's settings is one line that names it, and status 2, in both ways."""
+    """A mistake in a program's settings is one line with its name, and status 2, in both ways."""
     (tmp_path / "shop.py").write_text(SHOP)
     (tmp_path / "std.py").write_text(STANDALONE.replace('"workers": 2', '"workers": "many"'))
     done = _run("-m", "aserve", "python", "std.py", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""What a real Prometheus makes of --metrics: of its text, of its numbers over crashes and reloads, of our alerts and dashboard."""
+"""A real Prometheus on --metrics: its text, its numbers over crashes and reloads, the alerts and the dashboard."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def app(environ, start_response):
 RISING = '{__name__=~"(aserve|site)_.+_(total|bucket|count|sum)"}'
 
 
-# Label, how it is matched, and the pattern.
+# Label, operator, and pattern.
 MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)"((?:[^"\\]|\\.)*)"')
 PROMETHEUS_OWN = {"job", "instance", "le"}
 
@@ -56,14 +56,14 @@ def queries_of_rules():
 
 
 def queries_of_docs():
-    """Return those of docs/metrics.md, for people and for autoscalers."""
+    """Return the queries of docs/metrics.md, for people and for autoscalers."""
     page = (ROOT / "docs/metrics.md").read_text()
     blocks = re.findall(r"^```(?:promql|yaml)\n(.*?)^```", page, re.M | re.S)
     return [re.sub("<<.GroupBy>>", "instance", block).replace("<<.LabelMatchers>>", "") for block in blocks]
 
 
 def unknown_in(query, labels_by_name):
-    """Return what a query asks for that is not in a scrape: selectors that match none of its samples, labels that none of them has."""
+    """Return a query's terms without a sample in a scrape: unmatched selectors, missing labels."""
     unknown, known = [], {*PROMETHEUS_OWN}
     for name, selector in re.findall(r"\b((?:aserve|process)_\w+)(\{[^}]*\})?", query):
         if name == "aserve_saturation":
@@ -83,7 +83,7 @@ def unknown_in(query, labels_by_name):
 
 
 def queries_of_dashboard():
-    """Return each, with its variables filled in."""
+    """Return each query, with its variables filled in."""
     board = json.loads(DASHBOARD.read_text())
     found = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
     found += [one["expr"] for one in board["annotations"]["list"]]
@@ -92,8 +92,8 @@ def queries_of_dashboard():
 
 @pytest.mark.long  # test_metrics.py has the same numbers, without Prometheus
 @pytest.mark.provokes("has crashed")
-def test_two_workers(start_workers, tmp_path):
-    """They are killed and reloaded under load: each scrape succeeds, and no counter has run backwards."""
+def test_no_counter_runs_backwards_over_workers(start_workers, tmp_path):
+    """Two workers are killed and reloaded under load: each scrape succeeds, and no counter runs backwards."""
     process = start_workers("--workers", "2", "--metrics", "127.0.0.1:0", app=APP)
     process.wait_for_workers(2)
     address = re.search(r"metrics on http://(\S+)/metrics", process.log)[1]
@@ -110,7 +110,7 @@ def test_two_workers(start_workers, tmp_path):
                     os.kill(pid, number)
                     process.wait_for_log(rf"\(pid {pid}\) has crashed")
                     process.wait_for_workers(2)
-            clients.failures.clear()  # those of the workers that were killed
+            clients.failures.clear()  # requests lost with the killed workers
         prometheus.wait_for_scrapes()
         names = [labels["__name__"] for labels, _ in prometheus.query(f"count by (__name__) ({RISING})")]
         rising = [(name, *found) for name in names for found in prometheus.query(f"resets({name}[1h])")]
@@ -118,8 +118,8 @@ def test_two_workers(start_workers, tmp_path):
         assert prometheus.query("min_over_time(up[1h])") and all(
             n == 1 for _, n in prometheus.query("min_over_time(up[1h])")
         )
-        # A request that is lost with its worker is counted; the app may have counted it, too, or had not yet begun. And each of the two that
-        # were killed has a batch that was not counted yet.
+        # A request lost with its worker is counted; the app may have counted it, too, or not begun. Each of the two killed workers has one uncounted
+        # batch.
         uncounted = 2 * (MOST + 8)
         for job in JOBS:
             (((_, ours),), ((_, lost),), ((_, apps),)) = (
@@ -128,13 +128,13 @@ def test_two_workers(start_workers, tmp_path):
             )
             assert apps - uncounted <= ours - lost <= apps and ours >= clients.count - uncounted > 100
         assert prometheus.query(f'sum(aserve_worker_restarts_total{{reason="crash",job="{JOBS[0]}"}})')[0][1] == 2
-        shown = [expr for expr in queries_of_dashboard() if prometheus.query(expr)]  # each of them can be read
+        shown = [expr for expr in queries_of_dashboard() if prometheus.query(expr)]  # the readable ones
         assert len(shown) > 20
     assert process.stop() == 0
 
 
-def test_promtool(start_workers, raw_client, tmp_path, localhost):
-    """It has nothing to say about our text; and what the alerts, the dashboard and the docs ask for is in it."""
+def test_promtool_finds_no_fault(start_workers, raw_client, tmp_path, localhost):
+    """promtool finds no fault in the text, and the text has all series of the alerts, the dashboard and the docs."""
     flags = ("--workers", "2", "--metrics", "127.0.0.1:0", "--spooler", f"{tmp_path}/jobs")
     process = start_workers(*flags, "--bind", "http://127.0.0.1:0", *localhost.flags, app=APP)
     for slot in (1, 2):

@@ -23,9 +23,9 @@ pytestmark = [
 
 __all__ = ["fronts"]  # a fixture
 PAGE = Page("proxies")
-# Not its proxy's address.
+# Not the proxy's address.
 CLIENT = "127.0.0.9"
-# What a client sends that wants to be somebody else.
+# Fields of a client that poses as another.
 LIES = {
     "Forwarded": "for=1.2.3.4;proto=https;host=evil.example",
     "X-Forwarded-For": "1.2.3.4",
@@ -41,7 +41,7 @@ LIES = {
 
 @pytest.fixture
 def serve(start_server):
-    """Serve the site as a section of the page says: serve(heading) -> where it listens."""
+    """Serve the site by a section of the page: serve(heading) -> its address."""
 
     def start(heading, app=site, **settings):
         settings = {**PAGE.settings(heading), **settings}
@@ -54,7 +54,7 @@ def serve(start_server):
 
 
 def fetch(front, target="/x?y", fields=LIES, context=None, client=CLIENT):
-    """Return status and body of a response that a client of its own address asked for."""
+    """Return status and body of a response to a client with its own address."""
     make = http.client.HTTPConnection if context is None else http.client.HTTPSConnection
     options = {} if context is None else {"context": context}
     connection = make("127.0.0.1", front.port, timeout=20, source_address=(client, 0), **options)
@@ -71,25 +71,25 @@ def environ_of(front, *arguments, **options):
 
 
 def shown(environ):
-    """What tells of client and server, in one line."""
+    """Return the facts of client and server, in one line."""
     names = ("REMOTE_ADDR", "wsgi.url_scheme", "HTTP_HOST", "SCRIPT_NAME", "PATH_INFO")
     return " ".join(environ.get(name) or "-" for name in names)
 
 
 def forwarded(environ):
-    """The fields that are left of those by which proxies tell of their client."""
+    """Return the left fields of proxies about their client."""
     return {name[5:]: value for name, value in environ.items() if "FORWARDED" in name or name == "HTTP_X_REAL_IP"}
 
 
-def test_nginx(serve, fronts):
-    """A client's address and scheme as nginx saw them, on kept connections; its lies are gone."""
+def test_nginx_tells_its_clients_address(serve, fronts):
+    """The app sees a client's address and scheme as nginx saw them, on kept connections; the client's lies are gone."""
     nginx = fronts.nginx(PAGE.block("nginx", "nginx"), {"127.0.0.1:8000": serve("nginx")})
     for fields in (LIES, {}, LIES):
         environ = environ_of(nginx, fields=fields)
         assert shown(environ) == f"{CLIENT} http www.example:8080 - /x"
         assert forwarded(environ) == {"X_FORWARDED_FOR": CLIENT, "X_FORWARDED_PROTO": "http"}
         assert environ["REMOTE_PORT"] == "" and environ["QUERY_STRING"] == "y"
-    # A client from the proxy's own address is the one that can lie: see the page.
+    # Only a client from the proxy's own address can lie: see the page.
     assert environ_of(nginx, client="127.0.0.1")["REMOTE_ADDR"] == "1.2.3.4"
 
 
@@ -110,8 +110,8 @@ def test_nginx_keeps_its_connections(serve, fronts):
     assert found == {client: {client} for client in clients}
 
 
-def test_untrusted(serve, fronts):
-    """The same nginx, not named: it is the client, and what it says is removed."""
+def test_an_untrusted_nginx_is_the_client(serve, fronts):
+    """An unnamed nginx is the client, and its fields are removed."""
     where = serve("nginx", trusted_proxies="127.0.0.2")
     nginx = fronts.nginx(PAGE.block("nginx", "nginx"), {"127.0.0.1:8000": where})
     environ = environ_of(nginx)
@@ -119,7 +119,6 @@ def test_untrusted(serve, fronts):
 
 
 def test_a_mount_point(serve, fronts):
-    """Below /app the app knows where it is, and on what host."""
     where = serve("A mount point")
     nginx = fronts.nginx(PAGE.block("A mount point", "nginx"), {"127.0.0.1:8000": where})
     environ = environ_of(nginx, "/app/x%20y?z")
@@ -127,8 +126,7 @@ def test_a_mount_point(serve, fronts):
     assert (environ["SERVER_NAME"], environ["SERVER_PORT"]) == ("www.example", "8080")
 
 
-def test_forwarded(serve, fronts):
-    """RFC 7239, as nginx can be told to send it."""
+def test_forwarded_of_nginx_is_obeyed(serve, fronts):
     nginx = fronts.nginx(PAGE.block("Forwarded", "nginx"), {"127.0.0.1:8000": serve("Forwarded")})
     environ = environ_of(nginx)
     assert shown(environ) == f"{CLIENT} http www.example:8080 - /x"
@@ -137,7 +135,7 @@ def test_forwarded(serve, fronts):
 
 @pytest.mark.parametrize("is_named", [True, False])
 def test_a_unix_socket(serve, fronts, is_named):
-    """nginx is believed by the user that its workers have."""
+    """nginx is believed by its workers' user."""
     assert PAGE.settings("A unix socket")["trusted_proxies"] == "unix:uid=www-data"
     worker = "nobody" if IS_ROOT else os.getuid()
     serve("A unix socket", bind=f"unix:{fronts.socket}", trusted_proxies=f"unix:uid={worker if is_named else 4711}")
@@ -148,8 +146,8 @@ def test_a_unix_socket(serve, fronts, is_named):
     assert bool(forwarded(environ)) is is_named
 
 
-def test_apache(serve, fronts):
-    """Apache appends to what it got; only its own words count."""
+def test_apache_is_believed_for_its_own_words(serve, fronts):
+    """Apache appends to received fields; only its own words count."""
     apache = fronts.apache(PAGE.block("Apache", "apache"), {"127.0.0.1:8000": serve("Apache")})
     environ = environ_of(apache)
     assert shown(environ) == f"{CLIENT} http www.example:8080 - /x"
@@ -160,8 +158,8 @@ def test_apache(serve, fronts):
     }
 
 
-def test_caddy(serve, fronts):
-    """The same by Caddy, which lets no client's word through."""
+def test_caddy_tells_its_clients_address(serve, fronts):
+    """Caddy lets no client's word through."""
     block = PAGE.block("Caddy", "caddyfile").replace("example.com {", ":80 {")
     caddy = fronts.caddy(block, {"127.0.0.1:8000": serve("Caddy")})
     environ = environ_of(caddy)
@@ -169,8 +167,7 @@ def test_caddy(serve, fronts):
     assert forwarded(environ) == {"X_FORWARDED_FOR": CLIENT, "X_FORWARDED_PROTO": "http"}
 
 
-def test_haproxy(serve, fronts):
-    """HAProxy adds a field line behind the client's own."""
+def test_haproxy_adds_a_line_that_counts(serve, fronts):
     haproxy = fronts.haproxy(PAGE.block("HAProxy", "haproxy"), {"127.0.0.1:8000": serve("HAProxy")})
     environ = environ_of(haproxy)
     assert shown(environ) == f"{CLIENT} http www.example:8080 - /x"
@@ -193,7 +190,7 @@ PROXY = "The PROXY protocol"
 
 @pytest.mark.parametrize("version", ["send-proxy", "send-proxy-v2"])
 def test_haproxy_announces_its_client(serve, fronts, version, wait_until):
-    """The client's address and port, by both versions; its fields are its own, and its health check local."""
+    """The client's address and port come by both versions; its fields stay, and its health check is local."""
     seen = []
 
     def app(environ, start_response):
@@ -214,7 +211,7 @@ def test_haproxy_announces_its_client(serve, fronts, version, wait_until):
 
 
 def test_haproxy_tells_of_tls(serve, fronts):
-    """Where HAProxy takes TLS off, the app knows of it."""
+    """Where HAProxy takes TLS off, the app knows of TLS."""
     folder = fronts.folder
     command = [
         program("openssl"),
@@ -251,7 +248,7 @@ def test_nginx_announces_its_client(serve, fronts):
 
 
 def test_without_the_header(serve, fronts, caplog):
-    """A balancer that does not send it is told so in the log, and reaches nothing."""
+    """A balancer without the header is told in the log, and reaches nothing."""
     block = PAGE.block(PROXY, "haproxy")
     haproxy = fronts.haproxy(block, {"127.0.0.1:8000": serve(PROXY), "send-proxy-v2 check": ""})
     with pytest.raises((http.client.BadStatusLine, ConnectionError)):

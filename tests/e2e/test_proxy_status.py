@@ -1,4 +1,4 @@
-"""--proxy-status: an error that aserve sends in the app's place says whose fault it is, and nothing else does."""
+"""--proxy-status: an error sent by aserve in the app's place tells whose fault it is; no other response does."""
 
 from __future__ import annotations
 
@@ -34,6 +34,5 @@ def test_whose_fault_it_is(start_server, raw_client):
 
 @pytest.mark.one_way
 @pytest.mark.provokes("ValueError: on purpose")
-def test_without_it(start_server, raw_client):
-    """Nobody is told of a host."""
+def test_no_setting_means_no_field(start_server, raw_client):
     assert raw_client(start_server(app)).fetch("/fail").get(NAME) is None

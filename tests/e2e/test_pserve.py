@@ -62,7 +62,7 @@ def make(global_conf, **settings):
 
 @pytest.fixture
 def pserve(tmp_path):
-    """Run pserve: pserve(settings, name) -> the process; its output goes to the file `log` beside the ini file."""
+    """Run pserve: pserve(settings, name) -> the process; its output is in the file `log` beside the ini file."""
     running = []
 
     def run(settings, name):
@@ -113,8 +113,7 @@ def test_a_pyramid_site(pserve, wait_until, tmp_path, settings, name):
     assert "SIGTERM: draining" in log.read_text() and "Traceback" not in log.read_text()
 
 
-def test_a_mistake(pserve, tmp_path):
-    """What is wrong is the last line."""
+def test_a_mistake_is_the_last_line(pserve, tmp_path):
     process = pserve("workers = 2\nport = 6543", "#main")
     assert process.wait(60) != 0
     last = (tmp_path / "log").read_text().splitlines()[-1]
@@ -122,8 +121,8 @@ def test_a_mistake(pserve, tmp_path):
 
 
 @NEEDS_LINUX
-def test_without_pserve(tmp_path, raw_client):
-    """`aserve --paste` serves the file's app in workers, with its logging, and reads it anew for each."""
+def test_aserve_serves_the_file_without_pserve(tmp_path, raw_client):
+    """`aserve --paste` serves the file's app in workers, with its logging, and reads the file anew for each."""
     (tmp_path / "pages.py").write_text(SITE)
     (tmp_path / "site.ini").write_text(INI.format(name="#main", settings=""))
     process = ServerProcess(["--paste", "site.ini#main", "--workers", "1"], tmp_path, {})

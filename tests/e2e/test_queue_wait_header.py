@@ -1,4 +1,4 @@
-"""--queue-wait-header: each response tells for how long its request has waited for a thread."""
+"""--queue-wait-header: each response tells how long its request waited for a thread."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ NAME = "X-Queue-Wait"
 
 @pytest.mark.also_inline
 @pytest.mark.parametrize("app", [apps.hello, apps.lazy_generator])
-def test_each_response(start_server, raw_client, app):
-    """It has the field once, and other servers' have none."""
+def test_each_response_has_the_field_once(start_server, raw_client, app):
+    """Each response has the field once; without the setting none has."""
     settings = {"healthcheck_path": "/-/health"}
     client = raw_client(start_server(app, queue_wait_header=NAME, **settings))
     for _ in range(3):
@@ -25,8 +25,7 @@ def test_each_response(start_server, raw_client, app):
     assert raw_client(start_server(app, **settings)).fetch().get(NAME) is None
 
 
-def test_a_wait(start_server, raw_client):
-    """A request that finds no thread tells of it."""
+def test_a_wait_for_a_thread_is_told(start_server, raw_client):
     gate = threading.Event()
 
     def app(environ, start_response):
@@ -44,4 +43,4 @@ def test_a_wait(start_server, raw_client):
     least_seconds = time.monotonic() - came_before
     gate.set()
     assert first.recv_response().status == 200
-    assert float(second.recv_response().get(NAME)) >= least_seconds * 1000 - 0.1  # it is rounded
+    assert float(second.recv_response().get(NAME)) >= least_seconds * 1000 - 0.1  # rounded

@@ -1,4 +1,4 @@
-"""A deploy by a symbolic link: what is imported, or read again, is what the link's name leads to by then."""
+"""A deploy by a symbolic link: imports and later reads follow the link's current target."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [NEEDS_LINUX, pytest.mark.any_parser, pytest.mark.long_on_pypy]
 
 IS_PYPY = sys.implementation.name == "pypy"
 
-# What each file of a release says is the name of the release; `kept` is imported by the configuration, too.
+# Each file of a release tells the release's name; `kept` is imported by the configuration, too.
 APP = """\
 import os, kept, lib_of_release
 with open("data") as file:
@@ -31,14 +31,14 @@ CONF = "import kept\nraw_env = [f'CONF={NAME}']\n"
 
 
 class Released(Workers):
-    """Started by a shell, in the folder to which the link `current` leads."""
+    """Started by a shell, in the folder behind the link `current`."""
 
     command = ("sh", "-c", 'cd current && exec "$0" "$@"', sys.executable, "-m", "aserve")
     target = "shop:app"
 
 
 class Unnamed(Released):
-    """Started as by systemd: nothing says by which name the folder was entered."""
+    """Started as by systemd: nothing tells the name by which the folder was entered."""
 
     command = ("sh", "-c", 'cd current && exec env -u PWD "$0" "$@"', *Released.command[3:])
 
@@ -48,7 +48,7 @@ def write_release(folder, name):
     for path, text in (("shop.py", APP), ("gunicorn.conf.py", CONF), ("kept.py", ""), ("lib/lib_of_release.py", "")):
         (folder / path).write_text(f"NAME = {name!r}\n{text}")
     (folder / "data").write_text(name)
-    for path in folder.rglob("*"):  # as an archive or rsync has them: what Python keeps by time is no help
+    for path in folder.rglob("*"):  # as from an archive or rsync: Python's check by time is no help
         os.utime(path, (1e9, 1e9))
     for path in (folder, folder / "lib"):
         os.utime(path, (1e9, 1e9))
@@ -60,14 +60,14 @@ def lead_to(folder, name):
 
 
 def versions(process):
-    """Return which releases an answer is from: the app, what it reads and imports; then the settings."""
+    """Return the releases behind an answer: of the app, its files and imports; then of the settings."""
     *code, setting, _ = fetch_once(process.address).body.decode().split()
     return set(code), setting
 
 
 @pytest.fixture
 def released(tmp_path):
-    """Start a supervisor in `current`: released(*flags, **env) -> it."""
+    """Start a supervisor in `current`: released(*flags, **env) -> Workers."""
     running = []
     for name in ("one", "two", "six"):
         write_release(tmp_path / name, name)
@@ -110,7 +110,7 @@ def test_what_begins_without_a_reload(released, tmp_path):
 
 @pytest.mark.parametrize("becomes", ["removed", "replaced"])
 def test_a_name_that_is_not_known(released, tmp_path, becomes):
-    """Without PWD there is no telling which folder is meant: nothing is reloaded, what is said why; workers go on."""
+    """Without PWD the meant folder is unknown: nothing is reloaded, the log says why, and workers go on."""
     process = released("--workers", "1", kind=Unnamed)
     process.wait_for_log("worker 1 .* is ready")
     (tmp_path / "one").rename(tmp_path / "old")

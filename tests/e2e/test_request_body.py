@@ -14,7 +14,7 @@ BLOCK = bytes(range(256)) * 256  # 64 KiB
 
 
 def send_body(client, size, is_chunked, path="/"):
-    """Send a POST with a body of `size` octets in blocks; return what count_body says of it."""
+    """Send a POST with a body of `size` octets in blocks; return count_body's answer."""
     head = f"POST {path} HTTP/1.1\r\nHost: test\r\n"
     framing = "Transfer-Encoding: chunked" if is_chunked else f"Content-Length: {size}"
     client.send(f"{head}{framing}\r\n\r\n".encode())
@@ -28,7 +28,7 @@ def send_body(client, size, is_chunked, path="/"):
 
 
 def temporary_files():
-    """Return the temporary files that this process holds open."""
+    """Return this process's open temporary files."""
     names = []
     for fd in os.listdir("/proc/self/fd"):
         try:
@@ -45,7 +45,7 @@ def temporary_files():
 @pytest.mark.parametrize("body", ["buffer", "stream"])
 @pytest.mark.parametrize("size", [1, 65536, 5 * MIB + 17])
 def test_bodies_arrive_whole_however_framed(start_server, raw_client, way, is_chunked, body, size):
-    """A body arrives whole, however it is framed and however large, and the connection stays usable."""
+    """A body arrives whole, whatever its framing and size, and the connection stays usable."""
     if body == "stream" and not way.threads:
         pytest.skip("--body stream needs threads")
     client = raw_client(start_server(apps.count_body, body=body))
@@ -58,7 +58,7 @@ def test_bodies_arrive_whole_however_framed(start_server, raw_client, way, is_ch
 @pytest.mark.c_and_python
 @pytest.mark.parametrize("is_chunked", [False, True])
 def test_large_bodies_are_spooled(start_server, raw_client, wait_until, tmp_path, monkeypatch, is_chunked):
-    """A body over --body-memory waits in a file without a name, which is gone with the response."""
+    """A body over --body-memory waits in a file without a name, gone with the response."""
     seen = []
 
     def app(environ, start_response):
@@ -71,7 +71,7 @@ def test_large_bodies_are_spooled(start_server, raw_client, wait_until, tmp_path
     client = raw_client(server)
     expected = send_body(client, 300_000, is_chunked)
     assert client.recv_response().body == expected
-    wait_until(lambda: temporary_files() == before)  # the client may have read it before its worker is done
+    wait_until(lambda: temporary_files() == before)  # the client may finish reading before its worker
     expected = send_body(client, 50_000, is_chunked)
     assert client.recv_response().body == expected
     server.stop()
@@ -81,7 +81,7 @@ def test_large_bodies_are_spooled(start_server, raw_client, wait_until, tmp_path
 
 @pytest.mark.parametrize("end", ["vanish", "too large", "malformed", "behind another"])
 def test_spool_files_of_failed_uploads(start_server, raw_client, wait_until, end):
-    """An upload that fails leaves no file behind, at once and not when the garbage is collected."""
+    """A failed upload leaves no file behind, at once and without the collector."""
     gate = apps.Gate(apps.count_body)
     before = temporary_files()
     settings = {"lane": "off"} if end == "behind another" else {}  # the lane does not read ahead
@@ -105,7 +105,7 @@ def test_spool_files_of_failed_uploads(start_server, raw_client, wait_until, end
 
 
 def test_app_waits_for_the_whole_body(start_server, raw_client):
-    """A slow upload holds no worker: with one thread, others are served in between."""
+    """A slow upload holds no worker: with one thread, other clients are served in between."""
     app = apps.Recorder(apps.count_body)
     server = start_server(app, threads=1)
     slow = [raw_client(server) for _ in range(8)]
@@ -122,7 +122,7 @@ def test_app_waits_for_the_whole_body(start_server, raw_client):
 
 
 def test_live_body_is_read_while_it_comes(start_server, raw_client):
-    """With --body stream the app reads what is there while the client still sends."""
+    """With --body stream the app reads a beginning while the client still sends."""
 
     def app(environ, start_response):
         start_response("200 OK", apps.PLAIN)
@@ -164,7 +164,7 @@ def test_live_body_is_read_while_it_comes(start_server, raw_client):
     ],
 )
 def test_reading_a_live_body(start_server, raw_client, reads, results):
-    """A live body is read like any other, octet by octet as it comes."""
+    """A live body is read like any other, octet by octet on arrival."""
     client = raw_client(start_server(apps.read_as_told, body="stream"))
     for _ in range(2):
         client.send(f"POST /?{reads} HTTP/1.1\r\nHost: test\r\nContent-Length: 7\r\n\r\n".encode())
@@ -175,7 +175,7 @@ def test_reading_a_live_body(start_server, raw_client, reads, results):
 
 @pytest.mark.parametrize("is_chunked", [False, True])
 def test_live_body_slows_the_client_down(start_server, raw_client, is_chunked):
-    """While the app does not read, the client is not read from; then all of it arrives."""
+    """While the app does not read, the server does not read from the client; then the whole body arrives."""
     gate = apps.Gate(apps.count_body)
     server = start_server(gate, body="stream", body_memory_bytes=65536)
     client = raw_client(server)
@@ -196,7 +196,7 @@ def test_live_body_slows_the_client_down(start_server, raw_client, is_chunked):
     except socket.timeout:  # before 3.10 not yet the same as TimeoutError
         pass  # the kernel's buffers are full
     assert sent_count < 20
-    assert server.statistics().bodies_memory_bytes <= 65536 + (1 << 18)  # and what one read of the event loop brings
+    assert server.statistics().bodies_memory_bytes <= 65536 + (1 << 18)  # and one read of the event loop
     gate.open()
     client.sock.settimeout(30)
     client.send(rest)
@@ -214,7 +214,7 @@ def test_live_body_slows_the_client_down(start_server, raw_client, is_chunked):
 )
 @pytest.mark.parametrize("is_reset", [False, True])
 def test_live_client_vanishes(start_server, raw_client, caplog, framing, is_reset):
-    """A reader of a body that will never be complete meets ClientDisconnected, a ConnectionError."""
+    """A reader of a body without completion meets ClientDisconnected, a ConnectionError."""
     errors = []
 
     def app(environ, start_response):
@@ -244,7 +244,7 @@ def test_live_client_vanishes(start_server, raw_client, caplog, framing, is_rese
 )
 @pytest.mark.parametrize("is_lazy", [False, True])
 def test_live_body_refused(start_server, raw_client, caplog, chunks, status, is_lazy):
-    """An app that lets the error of a refused live body pass leaves the answer to us: that of a buffered one."""
+    """An app that lets the error of a refused live body pass leaves the answer to aserve: that of a buffered body."""
 
     def lazily(environ, start_response):
         start_response("200 OK", apps.PLAIN)

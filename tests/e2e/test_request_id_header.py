@@ -19,8 +19,8 @@ def app(environ, start_response):
 
 @pytest.mark.also_inline
 @pytest.mark.provokes("ValueError: on purpose")
-def test_each_response(start_server, raw_client, tmp_path, wait_until):
-    """It has the id that came, or one of ours; so has an error of ours, and without the setting none."""
+def test_each_response_has_the_requests_id(start_server, raw_client, tmp_path, wait_until):
+    """Each response has the received id, or a new one; so has an error of aserve's, and without the setting none."""
     log = tmp_path / "log"
     server = start_server(
         app, request_id_header=NAME, access_log=str(log), access_log_format="%(status)s %(request_id)s"

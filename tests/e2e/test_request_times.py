@@ -13,7 +13,7 @@ from aserve.features.access_log.log import AccessLog
 
 @pytest.fixture
 def told(monkeypatch, start_server, tmp_path):
-    """told(app, wants_times) -> a server, and the times of each request that has ended: came, begun, ended."""
+    """told(app, wants_times) -> a server, and the times of each ended request: came, begun, ended."""
 
     def start(app, wants_times=True, **settings):
         found = []
@@ -31,8 +31,8 @@ def told(monkeypatch, start_server, tmp_path):
 
 @pytest.mark.also_inline
 @pytest.mark.parametrize("body", [b"", b"12345", bytes(300_000)])
-def test_times(told, raw_client, wait_until, body):
-    """A request came before it was begun, and was begun before its end; one with a body when that was whole."""
+def test_times_of_a_request_are_in_order(told, raw_client, wait_until, body):
+    """A request came before its begin, and began before its end; a request with a body came when its body was whole."""
     server, found = told(apps.echo)
     client = raw_client(server)
     before = time.monotonic()
@@ -45,7 +45,7 @@ def test_times(told, raw_client, wait_until, body):
 
 
 def test_waiting_for_a_worker(told, raw_client, wait_until):
-    """What waits while the only worker is busy came before that was free, and was begun after."""
+    """A request that waits for the only worker came before the worker was free, and began after."""
     go_on, seen = threading.Event(), []
 
     def app(environ, start_response):
@@ -70,7 +70,7 @@ def test_waiting_for_a_worker(told, raw_client, wait_until):
 
 @pytest.mark.also_inline
 def test_nobody_wants_to_know(told, raw_client, wait_until):
-    """Then Python does not look at the clock when it is begun; when it came, once for all of a batch. C, where that costs little, does."""
+    """Unwanted begin times are not taken by Python; the arrival is taken once for a batch. C takes all, at little cost."""
     server, found = told(apps.echo, wants_times=False, native="off")
     raw_client(server).fetch("/", method="POST", body=b"1")
     wait_until(lambda: found)

@@ -1,4 +1,4 @@
-"""examples/systemd/rolling.sh, with an ssh that runs its commands here: on servers behind HAProxy, and on hosts that answer as told."""
+"""examples/systemd/rolling.sh, with an ssh that runs its commands here: on servers behind HAProxy, and on hosts with set answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EXAMPLES = pathlib.Path(DOCS).parent / "examples"
 SCRIPT = EXAMPLES / "systemd/rolling.sh"
 PATIENCE_SECONDS = 60.0
 
-# Ten milliseconds for a request, so that clients who ask all the time leave the CPU to the others.
+# Ten milliseconds for a request, so that asking clients leave CPU to the rest.
 APP = """\
 import time
 def app(environ, start_response):
@@ -38,14 +38,14 @@ def app(environ, start_response):
     return [b"{version} {name}"]
 """
 
-# What the script calls: a host is a folder. Here sleep and systemctl ask the test, which says when they end, and with which status.
+# The script's commands: a host is a folder. Here sleep and systemctl ask the test for their end and status.
 OPTIONS = "-o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=10"
 SSH = f'[ "$1 $2 $3 $4 $5 $6 $#" = "{OPTIONS} 8" ] && cd "$HOSTS/$7" && HOST=$7 exec sh -c "$8"'
 ASKING = 'echo "{} $*" >"$HOSTS/asked"; read status <"$HOSTS/answer"; exit $status'
 
 
 class Machine:
-    """A machine from which hosts are reached; `on_asked(words)` returns the exit status of its sleep and of their systemctl."""
+    """A machine that reaches hosts; `on_asked(words)` returns the exit status of its sleep and of their systemctl."""
 
     def __init__(self, folder, ssh, on_asked=lambda words: 0):
         self.folder, self._on_asked = folder, on_asked
@@ -74,7 +74,7 @@ class Machine:
                 (self.folder / "answer").write_text(f"{status}\n")
 
     def roll(self, *hosts, **env):
-        """Run the script to its end; return what it has said, and its exit status."""
+        """Run the script to its end; return its output and exit status."""
         env = {**os.environ, "HOSTS": str(self.folder), "PATH": f"{self.folder}/bin:{os.environ['PATH']}", **env}
         done = subprocess.run(
             [SCRIPT, *hosts],
@@ -108,7 +108,7 @@ def machine(tmp_path):
 
 
 class Host:
-    """A host: a socket that stays, as systemd holds it, and a server on it with the flags of the example's unit."""
+    """A host: a lasting socket, as held by systemd, and a server on it with the flags of the example's unit."""
 
     def __init__(self, start, name, folder):
         self._start = start
@@ -131,7 +131,7 @@ class Host:
         self.process = self._start(app, *flags, fds=[self.listening.fileno()], LISTEN_FDNAMES="web", **folder)
 
     def restart(self):
-        """Do what systemd does; return its exit status."""
+        """Restart as systemd does; return the exit status."""
         self.process.signal()
         assert self.process.wait(PATIENCE_SECONDS) == 0
         self.begin()
@@ -169,13 +169,13 @@ SETTINGS = {
 
 @pytest.mark.timeout(300)  # seconds; a dozen starts of Python
 def test_new_code_on_all_hosts(site, machine):
-    """One after another is restarted when HAProxy sends it nothing any more; no request fails, and all answer with the new code."""
+    """Each host in turn is restarted when HAProxy sends no more requests; no request fails, and all answer with the new code."""
     hosts, haproxy = site()
     assert {haproxy.fetch("/")[2] for _ in range(4)} == {b"old one", b"old two"}
     with load(lambda: RawClient(("127.0.0.1", haproxy.port)), kinds=("kept", "fresh")) as clients:
 
         def on_asked(words):
-            if words[0] == "sleep":  # as long as it takes HAProxy to answer some more requests
+            if words[0] == "sleep":  # as long as HAProxy takes for some more requests
                 before = clients.count
                 return 0 if wait_until(lambda: clients.count >= before + 60, PATIENCE_SECONDS) else 1
             return hosts[words[0]].restart()
@@ -191,7 +191,7 @@ def test_new_code_on_all_hosts(site, machine):
     assert {haproxy.fetch("/")[2] for _ in range(4)} == {b"newer one", b"newer two"}
 
 
-# Hosts that answer as told: `at` is what a command contains, and `then` what is done in its place.
+# Hosts with set answers: `at` is a part of a command, and `then` is done in its place.
 TOLD = """\
 echo "$7: $8" >>"$HOSTS/log"
 case $8 in
@@ -219,7 +219,7 @@ RISES = 'n=$(cat "$HOSTS/n" 2>/dev/null || echo 0); echo $((n + 1)) >"$HOSTS/n";
     ids=range(8),
 )  # fmt: skip
 def test_what_goes_wrong(machine, tmp_path, at, then, why, done):
-    """Its last line says so, nothing more is done on any host, and the exit status is 1."""
+    """The last line tells the fault, no host is touched any more, and the exit status is 1."""
     rolled = machine(TOLD.replace("{cases}", f"{at} {then} ;;"))
     said, status = rolled.roll("one", "two", ASERVE="A", CONTROL="C", INSTALL="I", RESTART="R", PATIENCE="2")
     assert (said.splitlines()[-1], status) == (f"rolling.sh: {why}", 1)
@@ -227,14 +227,12 @@ def test_what_goes_wrong(machine, tmp_path, at, then, why, done):
     assert last.replace(": A ", ": ").replace(" --json", "").replace(" --control C", "") == done
 
 
-def test_no_host(machine):
-    """Its usage is its answer."""
+def test_no_host_gets_the_usage(machine):
     assert machine("exit 99").roll() == ("rolling.sh: usage: rolling.sh HOST...\n", 1)
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("**/*.sh")), ids=lambda path: path.name)
-def test_shellcheck(path):
-    """ShellCheck has nothing to say about an example."""
+def test_shellcheck_finds_no_fault(path):
     done = subprocess.run(["shellcheck", path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

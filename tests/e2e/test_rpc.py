@@ -21,7 +21,7 @@ from aserve import rpc
 
 BIG = 200_000
 
-# The same file is an app for aserve and for uWSGI: it offers functions, and calls others when asked.
+# The same file is an app for aserve and for uWSGI: it offers functions, and calls remote ones when asked.
 APP = """
 import urllib.parse
 import uwsgi
@@ -64,7 +64,7 @@ def app_file(tmp_path):
 
 @pytest.fixture
 def start_program(tmp_path):
-    """Start programs that write to a log; each is ended."""
+    """Start programs with a log; each is ended."""
     running = []
 
     def start(*words, cwd=tmp_path):
@@ -92,8 +92,7 @@ def uwsgi_server(start_program, app_file):
         log = log_path.read_text()
         return "spawned uWSGI" in log and re.findall(r"bound to TCP address 127\.0\.0\.1:(\d+)", log)
 
-    # It numbers its sockets in the order of the kinds, not of the flags: ask which one speaks HTTP.
-    # The second, as a rule; asked in HTTP, the other thinks for four seconds.
+    # uWSGI numbers its sockets by kind, not by flag: ask which speaks HTTP. The second, as a rule; the other thinks over HTTP for four seconds.
     first, second = wait_until(ports, 20, log_path.read_text)
     http_port, uwsgi_port = (second, first) if fetch(second, "/") else (first, second)
     return f"127.0.0.1:{uwsgi_port}", int(http_port)
@@ -144,13 +143,13 @@ def check_calls(address):
 
 @needs_uwsgi
 def test_we_call_uwsgi(uwsgi_server):
-    """Our clients get from uWSGI what its own get."""
+    """Our clients get the same from uWSGI as its own."""
     check_calls(uwsgi_server[0])
 
 
 @needs_uwsgi
 def test_uwsgi_calls_us(uwsgi_server, aserve_server):
-    """uWSGI's client gets from us what it gets from uWSGI: the result, of any length, or None."""
+    """uWSGI's client gets the same from us as from uWSGI: the result, of any length, or None."""
     address, _ = aserve_server()
     _, http_port = uwsgi_server
 
@@ -164,7 +163,7 @@ def test_uwsgi_calls_us(uwsgi_server, aserve_server):
 
 @needs_uwsgi
 def test_our_module_calls_uwsgi(uwsgi_server, aserve_server):
-    """The app that ran under uWSGI runs unchanged: `uwsgi.rpc` calls the real one."""
+    """An app of uWSGI runs unchanged: `uwsgi.rpc` calls the real uWSGI."""
     address, _ = uwsgi_server
     _, process = aserve_server()
     port = process.address[1]
@@ -326,7 +325,7 @@ def test_route_over_uwsgi(start_server, raw_client, functions):
     ],
 )
 def test_route_on_the_command_line(aserve_server, flags):
-    """Pattern and action may be two arguments or one; without a pattern, every request."""
+    """Pattern and action may be two arguments or one; without a pattern, every request matches."""
     _, process = aserve_server(*flags)
     assert fetch(process.address[1], "/rpc?x").endswith(b"\r\n\r\n/rpc?x|two|one")
 
@@ -386,7 +385,7 @@ http {{
 @pytest.mark.checkout
 @needs_nginx
 def test_nginx_calls_functions_by_path(aserve_server, start_program, raw_client, tmp_path):
-    """nginx, as docs/rpc.md has it, calls by path, and by its parameters read as an array."""
+    """nginx, by docs/rpc.md, calls by path, and by its parameters read as an array."""
     address, _ = aserve_server()
     port = free_port()
     locations = Page("rpc").block("Behind nginx", "nginx").replace("127.0.0.1:3031", address)

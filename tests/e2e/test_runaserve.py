@@ -59,7 +59,7 @@ class Framework(ServerProcess):
             return response.read().decode()
 
     def browse(self, path):
-        """Return what a browser shows, an error too."""
+        """Return a browser's page, an error too."""
         try:
             return self.get(path, Accept="text/html")
         except urllib.error.HTTPError as error:
@@ -80,8 +80,8 @@ def start(tmp_path):
         process.end()
 
 
-def test_django(start, tmp_path):
-    """The project is served, with its static files, and served anew when a file is saved."""
+def test_django_is_served_by_runaserve(start, tmp_path):
+    """The project is served, with its static files, and served anew after a save."""
     pytest.importorskip("django")
     (tmp_path / "files").mkdir()
     for name, text in (
@@ -92,7 +92,7 @@ def test_django(start, tmp_path):
     assert process.get("/") == "one" and process.get("/static/a.css") == "a {}"
     save(tmp_path / "shop_urls.py", URLS % "two")
     process.wait_for_text("two")
-    process.wait_for_log("shop_urls.py has changed: done in")  # a reload that is under way gives way to the next
+    process.wait_for_log("shop_urls.py has changed: done in")  # a reload under way gives way to the next
     save(tmp_path / "shop_urls.py", "def x(:")
     wait_until(lambda: "SyntaxError" in process.browse("/"), PATIENCE_SECONDS, lambda: process.log)
     assert process.get("/") == "two", process.log  # for other clients the old code serves
@@ -100,8 +100,8 @@ def test_django(start, tmp_path):
     process.wait_for_text("three")
 
 
-def test_flask(start, tmp_path):
-    """The app is found as flask finds it; with --debug it is served anew when a file is saved."""
+def test_flask_is_served_by_its_command(start, tmp_path):
+    """The app is found as flask finds it; with --debug a save is served."""
     pytest.importorskip("flask")
     (tmp_path / "shop_flask.py").write_text(FLASK % "one")
     process = start("-m", "flask", "--debug", "--app", "shop_flask:create_app('a')", "aserve", "-b", "127.0.0.1:0")
@@ -119,7 +119,7 @@ def test_flask(start, tmp_path):
     ],
 )
 def test_an_exception_in_a_view_of_flask(start, tmp_path, words, call, has_debugger):
-    """With --debug the client sees Werkzeug's debugger, as with flask run; without it the app's own errorhandler(500) answers."""
+    """With --debug the client sees Werkzeug's debugger, as with flask run; without, the app's errorhandler(500) answers."""
     pytest.importorskip("flask")
     (tmp_path / "shop_flask.py").write_text(FLASK % "one")
     process = start("-m", "flask", *words, "--app", f"shop_flask:create_app{call}", "aserve", "-b", "127.0.0.1:0")

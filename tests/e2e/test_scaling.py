@@ -1,4 +1,4 @@
-"""`cheaper`: more workers start while all are busy, on aserve as on uWSGI, with the same file; and what a reload does to their number."""
+"""`cheaper`: more workers start while all are busy, on aserve as on uWSGI, with the same file; and the effect of a reload on their number."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def folder(tmp_path):
 
 
 def workers_under_load(folder, address, explain):
-    """Send requests that end when they may, until three workers have one; return how many had one at first, and in the end."""
+    """Send requests that end on demand, until three workers have one; return the number at first, and in the end."""
     clients: list[RawClient] = []
 
     def begun():
@@ -75,8 +75,8 @@ def workers_under_load(folder, address, explain):
 
 @pytest.mark.one_way
 @pytest.mark.long_on_pypy
-def test_here(folder):
-    """One worker serves at first, and three while requests wait; none is lost."""
+def test_aserve_adds_workers_while_all_are_busy(folder):
+    """One worker serves at first, and three while requests wait; no request is lost."""
     (folder / "site.ini").write_text(INI.format(port=0))
     process = ServerProcess(["--uwsgi-ini", "site.ini"], folder, {}, ["env"])
     try:
@@ -91,8 +91,8 @@ def test_here(folder):
 
 @pytest.mark.one_way
 @pytest.mark.long_on_pypy
-def test_reload(tmp_path):
-    """A reload changes both numbers, and leaves the number that there is; one by hand stays for a while."""
+def test_a_reload_changes_both_numbers(tmp_path):
+    """A reload changes both numbers, and keeps the present number of workers; a number set by hand stays for a while."""
     (tmp_path / "app.py").write_text(
         "def app(environ, start_response):\n    start_response('200 OK', [])\n    return []\n"
     )
@@ -115,8 +115,7 @@ def test_reload(tmp_path):
         process.end()
 
 
-def test_there(folder):
-    """uWSGI does the same."""
+def test_uwsgi_adds_workers_as_well(folder):
     command = shutil.which("uwsgi", path=os.path.dirname(sys.executable))
     if command is None or sys.implementation.name != "cpython":
         pytest.skip("uWSGI is not installed")

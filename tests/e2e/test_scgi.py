@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.one_way, pytest.mark.c_and_python]
 
 
 def request(body=b"", **vars):
-    """A request as nginx sends it."""
+    """Return a request in nginx's form."""
     vars = {"CONTENT_LENGTH": str(len(body)), "SCGI": "1", "REQUEST_METHOD": "GET", "REQUEST_URI": "/a", **vars}
     data = "".join(f"{name}\0{value}\0" for name, value in vars.items()).encode("latin-1")
     return b"%d:%s," % (len(data), data) + body
@@ -26,7 +26,7 @@ def start(request, start_server):
 
 @pytest.mark.parametrize(("scgi_status", "beginning"), [("field", b"Status: "), ("line", b"HTTP/1.1 ")])
 def test_the_form_of_responses(start, raw_client, scgi_status, beginning):
-    """--scgi-status: what a response begins with, be it the app's, a failure or a refusal."""
+    """--scgi-status: the first line of a response, be it the app's, a failure or a refusal."""
     server = start(apps.hello, scgi_status=scgi_status, max_body_bytes=10)
     assert raw_client(server).ask(request()).startswith(beginning + b"200 OK\r\n")
     assert raw_client(server).ask(request()).endswith(b"\r\n\r\nhello\n")
@@ -62,7 +62,7 @@ def test_no_second_content_length(start, raw_client):
     "locations made for uwsgi list names that nginx sends by itself; with scgi_request_buffering off its own length is none",
 )
 def test_repeated_names_leave_one_end(start, raw_client):
-    """A name that comes twice is no fault, unless it leaves two ends of the body."""
+    """A repeated name is no fault, unless it leaves two ends of the body."""
 
     def repeat(*pairs, body=b""):
         pairs = [("CONTENT_LENGTH", str(len(body) and 1)), ("SCGI", "1"), ("TENANT", "red"), *pairs]
@@ -87,7 +87,6 @@ def test_head_and_framing(start, raw_client):
 
 @pytest.mark.parametrize("octets", [b"GET / HTTP/1.1\r\n\r\n", b"\0\x10\0\0", b"\x16\x03\x01"])
 def test_other_protocols_are_told_so(start, raw_client, caplog, octets):
-    """Who speaks something else is told so in the log."""
     server = start(apps.hello)
     client = raw_client(server)
     client.send(octets)

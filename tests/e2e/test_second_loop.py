@@ -12,7 +12,7 @@ from harness.client import RawClient
 
 
 class Body:
-    """Two pieces; each of them, and the end, runs a coroutine."""
+    """Two pieces; each piece, and the end, runs a coroutine."""
 
     def __init__(self, found):
         self.found, self.left = found, 2
@@ -43,7 +43,7 @@ def coroutines_run():
 
 @pytest.mark.also_inline
 def test_asyncio_run_in_the_app(start_server, raw_client, wait_until):
-    """In the call, for each piece and in close(); the server goes on, on its own loop."""
+    """asyncio.run works in the call, for each piece and in close(); the server goes on, on its own loop."""
     found = []
 
     def app(environ, start_response):
@@ -58,7 +58,7 @@ def test_asyncio_run_in_the_app(start_server, raw_client, wait_until):
     assert found == [True] * 10
 
 
-# As code of synchronous servers of one thread does: Python makes a loop for it, up to 3.13.
+# As in code for synchronous servers of one thread: Python makes a loop, up to 3.13.
 OWN_LOOP = """
 import asyncio, os, signal
 
@@ -81,7 +81,7 @@ def app(environ, start_response):
 @pytest.mark.parametrize("loop", ["asyncio", *(["uvloop"] if importlib.util.find_spec("uvloop") else [])])
 @pytest.mark.parametrize("flags", [(), ("--workers", "1")], ids=" ".join)
 def test_an_app_that_stops_its_loop(start_process, tmp_path, flags, loop):
-    """It is a loop of the app's own, which runs, and stops; the server goes on, and hears its signals."""
+    """The app's own loop runs and stops; the server goes on, and hears its signals."""
     (tmp_path / "own_loop.py").write_text(OWN_LOOP)
     process = start_process("own_loop:app", "--threads", "0", "--loop", loop, *flags)
     with contextlib.closing(RawClient(process.address)) as client:
@@ -95,7 +95,7 @@ def test_an_app_that_stops_its_loop(start_process, tmp_path, flags, loop):
 @pytest.mark.also_inline
 @pytest.mark.one_way
 def test_django_finds_no_loop(start_server, raw_client):
-    """What Django's ORM asks before each query, and asgiref before each async view."""
+    """Django's ORM looks for a loop before each query, and asgiref before each async view."""
     async_unsafe = pytest.importorskip("django.utils.asyncio").async_unsafe
     async_to_sync = pytest.importorskip("asgiref.sync").async_to_sync
 

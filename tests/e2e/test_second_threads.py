@@ -1,4 +1,4 @@
-"""Threads of the app's own that send something late: their response gets it, or nobody does."""
+"""The app's own threads send late: their response gets the octets, or nobody does."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Late:
         try:
             send()
         except (ClientDisconnected, AppError):
-            pass  # it came too late, and is told so
+            pass  # too late, and told so
         except BaseException as exc:
             self.faults.append(exc)
 
@@ -62,7 +62,7 @@ def app():
 
 
 def recv_final(client):
-    """Return the final response, and how many came before it."""
+    """Return the final response, and the number of earlier ones."""
     count = 0
     while True:
         reply = client.recv_response()
@@ -94,7 +94,7 @@ def test_hints_as_the_app_returns(start_server, raw_client, app, how, is_proxied
 @pytest.mark.any_parser
 @pytest.mark.parametrize("how", ["whole", "pieces"])
 def test_write_as_the_app_returns(start_server, raw_client, app, how):
-    """What a second thread writes is in its own response, or nowhere; that response is framed rightly, or cut."""
+    """A second thread's write is in its own response, or nowhere; the response is framed rightly, or cut."""
     server = start_server(app, is_checked=False, threads=4)
     for _ in range(ROUNDS):
         client = raw_client(server)
@@ -103,7 +103,7 @@ def test_write_as_the_app_returns(start_server, raw_client, app, how):
             assert reply.body.replace(b"written ", b"") == b"of one" and reply.body.count(b"written ") <= 1
             assert client.fetch("/").body == b"hello\n"
         except client.Truncated:
-            pass  # a client that sees that it has not got all
+            pass  # the client sees the cut
         client.close()
     app.join()
     server.wait_until_idle()
@@ -115,7 +115,7 @@ def test_write_as_the_app_returns(start_server, raw_client, app, how):
 @pytest.mark.one_way
 @pytest.mark.parametrize("how", ["whole", "pieces"])
 def test_the_app_returns_while_a_hint_is_on_its_way(start_server, raw_client, app, monkeypatch, how):
-    """The event loop is about to take the connection over: the worker waits for it, and its response comes behind."""
+    """The event loop is about to take the connection over: the worker waits, and its response comes behind."""
     begin = Handovers._begin
 
     def begin_late(self, *arguments):
@@ -137,7 +137,7 @@ def test_the_app_returns_while_a_hint_is_on_its_way(start_server, raw_client, ap
 @pytest.mark.any_parser
 @pytest.mark.parametrize("how", ["large", "file"])
 def test_a_hint_as_a_large_response_begins(start_server, raw_client, monkeypatch, tmp_path, how):
-    """It was allowed, and is sent before the response, however long that takes; never in its middle."""
+    """An allowed hint is sent before the response, however long that takes; never in its middle."""
     body = bytes(range(256)) * (1 << 14)
     (tmp_path / "file").write_bytes(body)
     begun, inside, send = threading.Event(), threading.Event(), Response._send
@@ -145,7 +145,7 @@ def test_a_hint_as_a_large_response_begins(start_server, raw_client, monkeypatch
     def send_late(self, octets):
         if threading.current_thread().name == "second":
             inside.set()
-            begun.wait(0.5)  # a response that did not wait would have begun by then
+            begun.wait(0.5)  # a response without the wait would have begun by then
         send(self, octets)
 
     monkeypatch.setattr(Response, "_send", send_late)
@@ -169,7 +169,7 @@ def test_a_hint_as_a_large_response_begins(start_server, raw_client, monkeypatch
 
 
 class Behind:
-    """Its first response leaves behind what a second thread holds; `late` does what that thread is to do then."""
+    """The first response leaves a second thread's handles behind; `late` is the thread's next act."""
 
     def __init__(self, form):
         self.form = form
@@ -190,7 +190,7 @@ class Behind:
         return [b"first"] if self.form == "list" else iter([b"fi", b"rst"])
 
     def late(self, is_over):
-        """Write and hint; of a response that is over, go on where a write() was paused with its octets in hand."""
+        """Write and hint; of a finished response, go on where a write() was paused with its octets in hand."""
 
         def call():
             write, hints, send = self.kept
@@ -212,11 +212,11 @@ class Behind:
 @pytest.mark.any_parser
 @pytest.mark.parametrize("form", ["list", "pieces", "length", "write"])
 def test_a_second_thread_that_writes_late(start_server, raw_client, form):
-    """It is refused, whether the connection idles or serves another exchange; the responses are whole, and follow each other."""
+    """A late write is refused, whether the connection idles or serves another exchange; the responses are whole, and in order."""
     app = Behind(form)
     client = raw_client(
         start_server(app, is_checked=False, native="off")
-    )  # C has no write() that is paused; see test_native.py
+    )  # C has no paused write(); see test_native.py
     for count in range(1, 3):
         assert client.fetch("/first").body == b"first"
         assert client.fetch("/second").body == b"second"
@@ -225,6 +225,6 @@ def test_a_second_thread_that_writes_late(start_server, raw_client, form):
         assert client.is_quiet()
         assert client.fetch("/second").body == b"second"
         assert len(app.outcomes) == 8 * count
-    # With a length of its own the response drops what is too much, without a word; nothing else goes unnoticed.
+    # With a length of its own the response drops the surplus, without a word; nothing else goes unnoticed.
     assert set(app.outcomes) - {None} == {AppError, ClientDisconnected}
     assert app.outcomes.count(None) == (6 if form == "length" else 0)

@@ -1,8 +1,9 @@
-"""What may hold a secret has one here, with a mark; nothing that aserve writes, says or sends has it.
+"""Each place for a secret has a marked one here; no text or message of aserve has a mark.
 
-Of settings: what --env, --attach, --cron, --mount, --warm-up, --route, --shared and the APP are given. Of requests: fields that authenticate, the query
-and the body. Only the access log has queries, and what --show-queries is for, as docs/logging.md says. tests/settings/test_secrecy.py has each form of
-each value. An upgrade must leave the settings to its new code: tests/processes/upgrade/test_inheritance.py has where, and here nothing of it is left.
+Of settings: the values of --env, --attach, --cron, --mount, --warm-up, --route, --shared and the APP. Of requests: fields that authenticate, the
+query and the body. Only the access log has queries, and the outputs under --show-queries, as docs/logging.md says. tests/settings/test_secrecy.py has
+each form of each value. An upgrade must leave the settings to its new code: tests/processes/upgrade/test_inheritance.py has the place, and here
+nothing of it is left.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ REFUSED = (
 
 
 def settings(app: pathlib.Path) -> list[str]:
-    """Return the settings that may hold secrets, with such, and the APP."""
+    """Return settings with a secret each, and the APP."""
     pairs = {
         "--env": "PASSWORD=hunter2-env",
         "--attach": "sh -c 'exec sleep 60 # hunter2-attach'",
@@ -131,34 +132,34 @@ def start(tmp_path):
 
 
 def found_in(text: str) -> set[str]:
-    """Return the marks that a text has, also where it is quoted."""
+    """Return a text's marks, also quoted ones."""
     return {*re.findall(r"hunter2-\w*", text + urllib.parse.unquote(text))}
 
 
 def exchange(address, octets: str) -> str:
-    """Return what is answered to these octets."""
+    """Return the answer to these octets."""
     with socket.create_connection(address, 30) as client, contextlib.suppress(ConnectionError):
         client.sendall(octets.encode("latin-1"))
         client.shutdown(socket.SHUT_WR)
         return b"".join(iter(lambda: client.recv(65536), b"")).decode("latin-1")
-    return ""  # it was closed while there was more
+    return ""  # closed with more to come
 
 
 def request_of(path: str) -> str:
-    """Return a request that has secrets in each place."""
+    """Return a request with secrets in each place."""
     return (
         f"POST {path}{QUERY} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{HEAD}Content-Length: 12\r\n\r\nhunter2-body"
     )
 
 
 def run(*words: str, folder: pathlib.Path | None = None) -> str:
-    """Run a command of ours; return all that it says."""
+    """Run one of aserve's commands; return its output."""
     done = run_command(*words, cwd=folder)
     return done.stdout + done.stderr
 
 
 def drawn_by_top(control: str) -> str:
-    """Return what `aserve top` draws, with all stacks; nothing where its screen cannot be."""
+    """Return the screen of `aserve top`, with all stacks; nothing where there can be no screen."""
     try:
         from aserve.features.control.top_screen import Top
     except ImportError:  # textual is not for each interpreter
@@ -183,20 +184,19 @@ def drawn_by_top(control: str) -> str:
 
 
 def descriptors_of(process: Marked) -> list[str]:
-    """Return what each process of a server has open."""
+    """Return the open descriptors of each process of a server."""
     found = []
     for pid in (process.pid, *process.workers):
         for name in os.listdir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(OSError):  # it is closed meanwhile
+            with contextlib.suppress(OSError):  # closed meanwhile
                 found.append(os.readlink(f"/proc/{pid}/fd/{name}"))
     return found
 
 
-def test_a_server(start, tmp_path):
-    """
-    Neither its log, its status page, its metrics, its commands nor its responses have one; it tells all the rest.
+def test_a_server_shows_no_secret(start, tmp_path):
+    """Neither log, status page, metrics, commands nor responses have a secret; they tell all the rest.
 
-    The log is that of debug, with what happens on the wire.
+    The log is that of debug, with the events of the wire.
     """
     control, log = str(tmp_path / "control"), tmp_path / "access.log"
     process = start(
@@ -248,7 +248,7 @@ def test_a_server(start, tmp_path):
     assert "aserve-pages" in told["descriptors"] and "inheritance" not in told["descriptors"]
     assert [*(tmp_path / "temporary").iterdir()] == []
     assert "hunter2-set" not in process.log and "hunter2-set" not in told["/field"]
-    # Request lines are there as they came.
+    # Request lines are there unchanged.
     assert found_in(log.read_text()) <= {"hunter2-query", "hunter2-user"}
     assert "200 OK" in told["/"] and "500" in told["/fail"] and "400" in told["refused 0"]
     assert "on purpose" in process.log and "POST /wait?..." in told["status at work"] + told["stacks at work"]
@@ -261,8 +261,8 @@ def test_a_server(start, tmp_path):
 
 
 @pytest.mark.parametrize("flags", [(), ("--show-queries",)], ids=["queries are hidden", "queries are shown"])
-def test_spans(start, tmp_path, flags):
-    """Spans, the wire's log and the status have queries if --show-queries asks for that, and its text says so; nothing else in any case."""
+def test_spans_have_queries_only_if_asked(start, tmp_path, flags):
+    """Spans, the wire's log and the status have queries under --show-queries, as its text says; nothing else in any case."""
     control = str(tmp_path / "control")
     process = start(*flags, "--tracing", "--log-level", "debug", "--control", control, app=TRACED_APP)
     for path in ("/", "/m", "/fail", "/none", "/field"):
@@ -297,15 +297,15 @@ def test_spans(start, tmp_path, flags):
     ],
     ids=" ".join,
 )
-def test_commands(tmp_path, words):
-    """What shows settings shows which, and no secret."""
+def test_no_command_shows_a_secret(tmp_path, words):
+    """Commands that show settings show the names, and no secret."""
     (tmp_path / "site_app.py").write_text(APP)
     shared = ["--shared", "redis://me:hunter2-shared@127.0.0.1:1/0?password=hunter2-option", "--shared-prefix", "x"]
     told = run(*words, "--workers", "2", "--preload", *shared, *settings(tmp_path / "site_app.py"), folder=tmp_path)
     assert found_in(told) == set() and "..." in told, told
 
 
-# The setting or argument that is wrong, and what of it stays in the message.
+# The wrong setting or argument, and its part in the message.
 WRONG = (
     (("--route", "^/a rpc function@host:1:hunter2-route"), "--route"),
     (("--route", "^/a rpcnext function:hunter2-route"), "--route"),
@@ -325,7 +325,7 @@ WRONG = (
 )  # fmt: skip
 
 
-# Runs the command with each list of words, in a process that has imported it; what each says is in a file of its number.
+# Runs the command with each list of words, in a process after the import; each output is in a file of its number.
 FORKING = """\
 import json, os, runpy, sys
 import aserve.command.cli
@@ -344,7 +344,7 @@ for number, words in enumerate(json.loads(sys.argv[1])):
 
 @pytest.fixture(scope="module")
 def told_of_wrong(tmp_path_factory):
-    """What the command says of each."""
+    """The command's words on each."""
     folder = tmp_path_factory.mktemp("wrong")
     (folder / "site_app.py").write_text(f"{APP}number = 3\ndef give(word):\n    return 3\n")
     command = [sys.executable, "-Ic", FORKING, json.dumps([words for words, _ in WRONG])]
@@ -353,7 +353,6 @@ def told_of_wrong(tmp_path_factory):
 
 
 @pytest.mark.parametrize("number", range(len(WRONG)))
-def test_wrong_ones(told_of_wrong, number):
-    """The message says what is wrong, and shows no secret."""
+def test_a_mistakes_message_shows_no_secret(told_of_wrong, number):
     (_, shown), told = WRONG[number], told_of_wrong[number]
     assert found_in(told) == set() and shown in told and "aserve: error:" in told, told

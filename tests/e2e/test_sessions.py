@@ -1,4 +1,4 @@
-"""What a page tells a reader to type does what it says: a shell types it, in the page's order."""
+"""The commands of a page do as told: a shell runs them, in the page's order."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ pytestmark = [
 class Session(NamedTuple):
     """How a page's commands are typed."""
 
-    skipped: dict[str, str] = {}  # the beginning of a command: the reason why it is not typed
-    before: dict[str, str] = {}  # the beginning of a command: what is typed before it, as the page says in prose
+    skipped: dict[str, str] = {}  # the beginning of a command: the reason to leave it out
+    before: dict[str, str] = {}  # the beginning of a command: text typed before it, by the page's prose
 
 
 SYSTEMD = "comes after systemctl"
@@ -35,7 +35,7 @@ SESSIONS = {
         {
             "aserve init": "mkdir new && cp hello.py new/ && cd new",
             "aserve python": "cd ..",
-            "aserve --print-completion fish": "mkdir -p ~/.config/fish/completions",  # fish has made it
+            "aserve --print-completion fish": "mkdir -p ~/.config/fish/completions",  # fish made the folder
         },
     ),
     "docs/certificates.md": Session(
@@ -54,7 +54,7 @@ SESSIONS = {
         {"curl": "takes a name that the internet knows", "aserve shop.wsgi:application --https": PORTS}
     ),
     "docs/start.md": Session({"curl http://127.0.0.1/ ": SYSTEMD}),
-    # As the unit has it that systemctl restarts.
+    # As in the unit that systemctl restarts.
     "docs/moving-from-gunicorn.md": Session(
         before={"aserve status": "aserve --control /run/mysite/control gunicorn -c gunicorn.conf.py mysite.wsgi"}
     ),
@@ -70,7 +70,7 @@ SESSIONS = {
         },
     ),
 }
-# Each is typed by `make test`; for the others `make test` has test_the_checks.
+# Each is typed by `make test`; test_check_accepts_each_serving_command stands in for the rest.
 QUICK = (
     "README.md",
     "docs/command.md",
@@ -85,7 +85,7 @@ TYPED = [name for page in PAGES if (name := str(page.relative_to(ROOT))) not in 
 
 @pytest.fixture
 def place():
-    """A folder with what the pages speak of."""
+    """A folder with the files of the pages."""
     made = Place()
     yield made
     made.remove()
@@ -100,12 +100,12 @@ def terminal(place):
 
 
 def beginning(command: Command, texts: dict[str, str]) -> str | None:
-    """Return the text that is chosen by how a command begins."""
+    """Return the text chosen by a command's beginning."""
     return next((text for start, text in texts.items() if command.text.startswith(start)), None)
 
 
 @pytest.mark.parametrize("page", [page if page in QUICK else long(page) for page in TYPED if commands_of(ROOT / page)])
-def test_a_session(page, place, terminal):
+def test_a_pages_commands_do_as_told(page, place, terminal):
     """Each command of the page ends with status 0, or serves until Ctrl-C."""
     session = SESSIONS.get(page, Session())
     for step in steps_of(ROOT / page):
@@ -119,8 +119,8 @@ def test_a_session(page, place, terminal):
     terminal.stop()
 
 
-def test_the_checks(place):
-    """What serves with aserve is accepted, with its app, its files and its folders, as --check has it."""
+def test_check_accepts_each_serving_command(place):
+    """--check accepts each serving command, with its app, its files and its folders."""
     commands = [
         command
         for page in TYPED

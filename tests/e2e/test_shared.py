@@ -1,4 +1,4 @@
-"""Hosts that share over Redis: each a server with memory of its own. What the app sees when one is gone, and when Redis is."""
+"""Hosts that share over Redis, each a server with its own memory: the app's view when a host or Redis is gone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.uwsgi_apps import APP, ask, notes, who
 
 pytestmark = [NEEDS_LINUX, pytest.mark.any_parser, pytest.mark.long_on_pypy]
 
-PATIENCE_SECONDS = 40.0  # processes have to import the app first, and others use the machine
+PATIENCE_SECONDS = 40.0  # processes import the app first, on a busy machine
 TICKING = "@timer(0.05)\ndef tick(number):\n    note('tick')\n"
 WORKING = """\
 @spool
@@ -42,14 +42,13 @@ def start(start_workers, store_server):
 
 
 def turn_of(server):
-    """Return the number of the last tick that somebody has taken."""
+    """Return the number of the last taken tick."""
     keys = re.findall(rb"[^\r\n]+:turn:[^\r\n]+", server.ask("KEYS", "*:turn:*"))
     (key,) = [key for key in keys if not key.endswith(b":runs")] or [b"none"]
     return int((re.findall(rb"\d+", server.ask("GET", key.decode()).partition(b"\n")[2]) or [0])[0])
 
 
 def kill_host(process):
-    """Kill all of it at once."""
     pids = process.workers
     halt(process.pid, *pids)  # none sees another's end
     for pid in [process.pid, *pids]:
@@ -57,8 +56,8 @@ def kill_host(process):
     process.wait()
 
 
-def test_hosts(start, store_server, wait_until):
-    """What one keeps the other has; a lock is of both; one of them runs a tick."""
+def test_hosts_share_values_locks_and_ticks(start, store_server, wait_until):
+    """One host's values are the other's; a lock is of both; one host runs a tick."""
     one = start(extra=TICKING)
     first = wait_until(lambda: turn_of(store_server), PATIENCE_SECONDS)
     two = start(extra=TICKING)
@@ -70,12 +69,12 @@ def test_hosts(start, store_server, wait_until):
     wait_until(lambda: len(who(one, "tick")) >= 20, PATIENCE_SECONDS)
     assert one.stop() == two.stop() == 0
     assert len(notes(one)) <= turn_of(store_server) - first + 1
-    assert store_server.ask("KEYS", "*:lock:*") == b"*0\r\n"  # who ends lets go
+    assert store_server.ask("KEYS", "*:lock:*") == b"*0\r\n"  # an ending host lets go
 
 
 @pytest.mark.provokes("is lost: it was not renewed")
 def test_a_host_that_is_gone(start, store_server, wait_until):
-    """Its lock and its job are another's, when their time is over."""
+    """A gone host's lock and job go to another, when their time is over."""
     spooler = ["--spooler", "shared:jobs"]
     one = start(*spooler, extra=WORKING)
     assert ask(one, "uwsgi.lock(1)")[0] == "None"
@@ -101,7 +100,7 @@ def test_a_host_that_is_gone(start, store_server, wait_until):
 @pytest.mark.parametrize("store_server", SERVERS, indirect=True)
 @pytest.mark.provokes("is lost: it was not renewed")
 def test_killed_and_started_again(start, store_server, wait_until):
-    """No request hangs; the cache is empty, what must not be guessed raises, and every job that was taken is done."""
+    """No request hangs; the cache is empty, unguessable values raise, and every taken job is done."""
     extra = WORKING + (
         "def attempt(function, *arguments, **named):\n"
         "    try:\n        return function(*arguments, **named)\n"

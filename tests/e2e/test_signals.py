@@ -1,4 +1,4 @@
-"""What each signal does: while the app is imported and afterwards, to one process, a supervisor, a worker and a mold."""
+"""Each signal's effect: during the import and afterwards, on one process, a supervisor, a worker and a mold."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from harness.interpreter import first_on_pypy
 from harness.process import ServerProcess
 
-# Its import waits until there is a file `go`.
+# Its import waits for a file `go`.
 APP = """
 import os, sys, time
 
@@ -21,7 +21,7 @@ def app(environ, start_response):
     start_response("200 OK", [("Content-Type", "text/plain")])
     return [str(os.getpid()).encode()]
 """
-# coverage.py's handler, with `sigterm = true`: it puts back what was there, and sends itself the signal. Its request is running then.
+# coverage.py's handler, with `sigterm = true`: it restores the former handler, and sends itself the signal. Its request is running then.
 PUTTING_BACK = """
 import os, signal, sys, time
 
@@ -49,20 +49,20 @@ class Importing(ServerProcess):
     begun = r"importing (\d+:0)"
 
     def go(self):
-        """Let the import end, and wait until it serves."""
+        """Let the import end, and wait until the app is served."""
         (self.folder / "go").touch()
         host, _, port = self.wait_for_log(r"serving on http://([^\s,]+)")[1].rpartition(":")
         self.address = host, int(port)
 
     def send(self, *numbers, pid=0):
-        """Send signals, to this process or to another one of its own."""
+        """Send signals, to this process or to another of its own."""
         for number in numbers:
             os.kill(pid or self.pid, number)
 
 
 @pytest.fixture
 def start(tmp_path):
-    """Start a server: it waits in the import of its app."""
+    """Start a server that waits in the import of its app."""
     (tmp_path / "own.py").write_text(APP)
     running = []
 
@@ -78,7 +78,7 @@ def start(tmp_path):
 
 @pytest.mark.parametrize("number", first_on_pypy([signal.SIGTERM, signal.SIGINT, signal.SIGQUIT]))
 def test_an_import_is_ended_by_a_signal(start, tmp_path, number):
-    """What asks for the end of a process ends it at once, with a line, and without a pid file that stays."""
+    """A signal for the end of a process ends it at once, with a line, and leaves no pid file."""
     server = start()
     assert (tmp_path / "pid").read_text() == f"{server.pid}\n"
     server.send(number)
@@ -87,7 +87,7 @@ def test_an_import_is_ended_by_a_signal(start, tmp_path, number):
 
 
 def test_one_process_answers_every_signal(start, raw_client, wait_until, tmp_path):
-    """Those that come during the import are obeyed or answered after it, as later ones are; the last, SIGHUP, drains."""
+    """Signals during the import are obeyed or answered after the import, as later ones are; the last, SIGHUP, drains."""
     server = start("--access-log", "log")
     for times in (1, 2):
         server.send(*WITHOUT_MEANING, *UNSEEN, signal.SIGUSR1)
@@ -102,7 +102,7 @@ def test_one_process_answers_every_signal(start, raw_client, wait_until, tmp_pat
 
 
 def test_a_hangup_during_the_import(start):
-    """It drains one process as soon as that serves."""
+    """SIGHUP drains one process as soon as it serves."""
     server = start()
     server.send(signal.SIGHUP)
     server.go()
@@ -110,7 +110,7 @@ def test_a_hangup_during_the_import(start):
 
 
 def test_one_process_ends_at_once(start):
-    """SIGQUIT asks for that, and a line says so."""
+    """SIGQUIT ends one process at once, with a line."""
     server = start()
     server.go()
     server.send(signal.SIGQUIT)
@@ -119,7 +119,7 @@ def test_one_process_ends_at_once(start):
 
 @pytest.mark.parametrize("flags", [(), ("--preload",)], ids=["", "preload"])
 def test_a_supervisor_obeys_every_signal(start, raw_client, wait_until, flags):
-    """Those that come while the first worker imports the app are obeyed at once or after that."""
+    """Signals during the first worker's import are obeyed at once or afterwards."""
     server = start("--workers", "2", "--access-log", "log", *flags)
     server.send(signal.SIGTTIN, *UNSEEN, signal.SIGUSR1, signal.SIGHUP)
     server.go()
@@ -135,7 +135,7 @@ def test_a_supervisor_obeys_every_signal(start, raw_client, wait_until, flags):
 
 @pytest.mark.parametrize("number", first_on_pypy([signal.SIGTERM, signal.SIGINT, signal.SIGQUIT]))
 def test_a_supervisor_ends_during_the_import(start, number):
-    """It has nothing to finish."""
+    """A supervisor in the import has nothing to finish."""
     server = start("--workers", "2")
     server.send(number)
     assert server.wait() == (128 + number if number == signal.SIGQUIT else 0)
@@ -144,7 +144,7 @@ def test_a_supervisor_ends_during_the_import(start, number):
 
 @pytest.mark.parametrize("flags", [(), ("--preload",)], ids=["", "preload"])
 def test_a_worker_survives_every_signal(start, raw_client, wait_until, flags):
-    """It leaves them to the supervisor; SIGTERM replaces it, also one that has come while it imported the app. A mold ignores all."""
+    """A worker leaves signals to the supervisor; SIGTERM replaces the worker, also from during its import. A mold ignores all."""
     left = [*WITHOUT_MEANING, *UNSEEN, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM]
     server = start("--workers", "1", *flags)
     server.send(*left, pid=int(server.url.partition(":")[0]))
@@ -162,7 +162,7 @@ def test_a_worker_survives_every_signal(start, raw_client, wait_until, flags):
 
 @pytest.mark.parametrize("flags", [(), ("--workers", "1")], ids=["alone", "workers"])
 def test_an_app_may_put_back_what_was_there(start_process, raw_client, tmp_path, flags):
-    """A handler of the app's that sends the signal once more, to the one before, lets the server drain."""
+    """A handler of the app's that sends the signal to the former handler lets the server drain."""
     (tmp_path / "own.py").write_text(PUTTING_BACK)
     server = start_process("own:app", *flags)
     client = raw_client(server)

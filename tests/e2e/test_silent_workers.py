@@ -39,14 +39,14 @@ def control(tmp_path):
 
 
 def run(control, *argv):
-    """Run a command; return its exit status, and all that it has printed."""
+    """Run a command; return its exit status and output."""
     done = run_command(*argv, "--control", control)
     return done.returncode, done.stdout + done.stderr
 
 
 @pytest.fixture(params=["is stopped", *(() if IS_PYPY else ("hangs",))])  # PyPy's ctypes releases the GIL
 def silent(request, start_workers, control):
-    """Return a server, and the pids of a worker that does nothing any more, as the supervisor can see, and of one that serves."""
+    """Return a server, and the pids of a worker seen as stopped by the supervisor, and of a serving one."""
     process = start_workers("--workers", "2", "--threads", "1", "--drain-timeout", "1s", "--control", control, app=APP)
     pids = process.wait_for_workers(2)
     with contextlib.closing(RawClient(process.address)) as client:
@@ -67,7 +67,7 @@ def ask(process):
 
 
 def test_one_worker_less(silent, control):
-    """The worker that is silent ends, and the command says so; the sound worker serves on."""
+    """The silent worker ends, and the command says so; the sound worker serves on."""
     process, gone, sound = silent
     status, text = run(control, "workers", "-1")
     assert status == 0 and text.startswith(
@@ -89,7 +89,7 @@ def test_a_reload_replaces_a_silent_worker(silent, control):
 
 @pytest.mark.long
 def test_a_worker_that_is_recycled(silent, control):
-    """The silent one has a successor; the other serves on."""
+    """The silent worker has a successor; the other serves on."""
     process, gone, sound = silent
     number = re.search(rf"worker (\d) \(pid {gone}\) is ready", process.log)[1]
     status, text = run(control, "recycle", number)
@@ -110,7 +110,7 @@ def test_the_only_one_that_answers_is_gone(start_workers, control):
 
 
 def test_one_less_while_one_imports_for_ever(start_workers, control, tmp_path):
-    """The worker that imports ends, and the sound worker, which has the higher number, serves on."""
+    """The importing worker ends; the sound worker, with the higher number, serves on."""
     process = start_workers("--workers", "2", "--control", control, app=APP)
     first, second = process.wait_for_workers(2)
     (tmp_path / "stuck").touch()
@@ -127,7 +127,7 @@ def test_one_less_while_one_imports_for_ever(start_workers, control, tmp_path):
 
 @pytest.mark.parametrize("argv", [["status", "--json"], ["reload"]])
 def test_a_supervisor_that_is_stopped(start_workers, control, argv):
-    """The command gives up, and names it."""
+    """The command gives up, and names the stopped supervisor."""
     process = start_workers("--workers", "1", "--control", control, app=APP)
     process.wait_for_workers(1)
     halt(process.pid)
@@ -153,7 +153,7 @@ def test_an_import_that_never_ends(start_workers, control, tmp_path):
 
 @pytest.mark.long
 def test_an_import_that_takes_long_without_workers(start_process, tmp_path):
-    """The log says so, with the line of the app, which here waits for that; then the app is served."""
+    """The log tells a long import, with the line of the app, which here waits for the log; then the app is served."""
     waits = 'while "is being imported" not in open("/proc/self/fd/2").read():'
     (tmp_path / "site_app.py").write_text(APP.replace('while os.path.exists("stuck"):', waits))
     process = start_process("site_app:app")

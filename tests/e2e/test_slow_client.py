@@ -1,4 +1,4 @@
-"""Slow clients hold neither workers nor memory; what they ask for still arrives whole."""
+"""Slow clients hold neither workers nor memory; their responses still arrive whole."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from harness.rules import rule
 pytestmark = [pytest.mark.any_parser, pytest.mark.also_http2]
 
 MIB = 1 << 20
-# Far above what 64 clients may hold (some 600 KiB each), far below what they send or ask for;
-# PyPy's heap grows to twice what lives before it is looked through.
+# Far above the memory of 64 clients (some 600 KiB each), far below their octets; PyPy's heap grows to twice its live part before a collection.
 BOUND = (400 if sys.implementation.name == "pypy" else 200) * MIB
 BLOCK = b"0123456789abcdef" * 4096  # 64 KiB
 
@@ -29,7 +28,7 @@ BLOCK = b"0123456789abcdef" * 4096  # 64 KiB
 @pytest.mark.also_inline
 @pytest.mark.parametrize("headers", [(), (("Content-Length", str(24 * MIB)),)])
 def test_generator_is_not_run_ahead(start_server, raw_client, headers):
-    """Without a spool, a generator is asked for more only when the client has taken most of what it gave."""
+    """Without a spool, a generator is asked for more only when the client has taken most of its data."""
     app = apps.Streamer(lambda: (BLOCK for _ in range(384)), *headers)
     client = raw_client(server := start_server(app, response_spool_bytes=0), receive_buffer_bytes=4096)
     client.request()
@@ -46,7 +45,7 @@ def test_generator_is_not_run_ahead(start_server, raw_client, headers):
 
 
 def test_an_iterable_is_closed_before_its_client_has_read(start_server, raw_client):
-    """What a stream holds, such as a connection to a database, is free as soon as the spool has it all (docs/databases.md)."""
+    """A stream's resource, such as a connection to a database, is free as soon as the spool has all data (docs/databases.md)."""
     app = apps.Streamer(lambda: (BLOCK for _ in range(384)))
     client = raw_client(start_server(app), receive_buffer_bytes=4096)
     client.request()
@@ -117,7 +116,7 @@ def test_bad_clients_do_not_block_good_ones(start_server, raw_client, kind):
 
 
 def test_endless_responses_block_nobody(start_server, raw_client, wait_until):
-    """More of them than workers, their spools full, nobody reads: a good client is answered; all end with their clients."""
+    """More endless responses than workers, full spools, no reader: a good client is answered; all end with their clients."""
 
     def app(environ, start_response):
         if environ["PATH_INFO"] == "/endless":
@@ -151,12 +150,12 @@ def spool_count(process):
 
 
 def held_by(process):
-    """What it has open for clients; threads and event loops have their own."""
+    """Return the descriptors for clients, without those of threads and event loops."""
     return [name for name in process.open_files() if name.startswith("socket:") or "(deleted)" in name]
 
 
 def all_at_once(read, clients):
-    """Call read(client) for each, 16 at a time: one after another, each part of a body waits for its turn on a busy machine."""
+    """Call read(client) for each, 16 at a time: in turn, each part of a body waits long on a busy machine."""
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         list(pool.map(read, clients))
 
@@ -164,7 +163,7 @@ def all_at_once(read, clients):
 @pytest.mark.long_on_pypy
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_readers_that_stop_hold_no_worker(start_process, raw_client, wait_until):
-    """64 clients do not read 8 MiB each, of 4 workers: others are answered; then those get every octet."""
+    """64 clients do not read 8 MiB each, of 4 workers: good clients are answered; then the 64 get every octet."""
     process = start_process("site", "--threads", "4", "--write-timeout", "5m")
     raw_client(process).fetch()
     files, memory = held_by(process), process.memory_bytes()
@@ -216,7 +215,7 @@ def test_large_bodies_that_nobody_reads(start_process, raw_client, wait_until):
         assert process.memory_bytes("VmHWM") - memory < BOUND
 
 
-# Hostile clients: each is refused or served, none holds up the others, and what they send is not kept
+# Hostile clients: each is refused or served, none holds up good clients, and their octets are not kept
 
 
 FIELDS = b"GET / HTTP/1.1\r\nHost: a\r\n" + b"".join(b"X-%d: y\r\n" % number for number in range(100_000)) + b"\r\n"
@@ -257,7 +256,7 @@ def test_hostile_clients_hold_up_nobody(start_process, raw_client, wait_until):
 
 
 def send_all(client, pieces):
-    with contextlib.suppress(OSError):  # the server has had enough, or we are at its back-pressure
+    with contextlib.suppress(OSError):  # the server has had enough, or back-pressure has begun
         for octets in pieces:
             client.send(octets)
 
@@ -300,7 +299,7 @@ def test_slow_reader_gets_all(start_server, raw_client, tmp_path, how):
 @pytest.mark.also_inline
 @pytest.mark.parametrize("is_reset", [False, True])
 def test_close_when_the_client_leaves(start_server, raw_client, is_reset):
-    """A client that leaves in mid-stream: the iterable is closed, once, and others are served."""
+    """When a client leaves in mid-stream, the iterable is closed, once, and other clients are served."""
     app = apps.Streamer(lambda: (BLOCK for _ in range(100_000)))
     server = start_server(app)
     client = raw_client(server, receive_buffer_bytes=4096)
@@ -313,7 +312,7 @@ def test_close_when_the_client_leaves(start_server, raw_client, is_reset):
 
 
 def test_write_raises_when_the_client_leaves(start_server, raw_client):
-    """write() tells the app that the client is gone by a ConnectionError."""
+    """write() tells the app of the gone client by a ConnectionError."""
     errors = []
 
     def app(environ, start_response):
@@ -360,7 +359,7 @@ def test_many_clients_vanish(start_server, raw_client):
 
 @pytest.mark.also_inline
 def test_a_drain_waits_for_a_slow_reader(start_server, raw_client):
-    """A drain is over when the slow clients have what they asked for."""
+    """A drain ends when the slow clients have their responses."""
     app = apps.Streamer(lambda: (BLOCK for _ in range(128)))
     server = start_server(app, drain_seconds=60)
     client = raw_client(server, receive_buffer_bytes=4096)

@@ -13,7 +13,7 @@ SOAK = pathlib.Path(__file__).parent.parent / "soak.py"
 
 
 @pytest.mark.slow
-@pytest.mark.alone  # it judges memory, and clients that are served in time
+@pytest.mark.alone  # it judges memory, and clients served in time
 @pytest.mark.parametrize(
     ("seconds", "flags"),
     [
@@ -22,7 +22,7 @@ SOAK = pathlib.Path(__file__).parent.parent / "soak.py"
         pytest.param(1, ["--threads", "0"], marks=pytest.mark.long, id="inline"),
     ],
 )
-def test_soak(seconds, flags, capsys):
+def test_a_short_soak_leaves_nothing(seconds, flags, capsys):
     """Good clients are answered rightly amid bad ones, memory stays flat, no descriptor is left."""
     command = [sys.executable, str(SOAK), str(seconds), *flags]
     done = subprocess.run(command, capture_output=True, text=True, timeout=55, check=False)

@@ -1,4 +1,4 @@
-"""Jobs that an app puts into a folder (--spooler): done by processes of their own, and never lost."""
+"""Jobs of an app in a folder (--spooler) are done by processes of their own, and never lost."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from harness.waiting import wait_until
 
 pytestmark = [NEEDS_LINUX, pytest.mark.any_parser]
 
-PATIENCE_SECONDS = 40.0  # a process has to import the app first, and others use the machine
+PATIENCE_SECONDS = 40.0  # a process imports the app first, on a busy machine
 
-# Each path is a job of that name; the job writes who has done it, as often as it is done, into a file of its name.
+# Each path is a job with its name; each run of the job writes its pid into a file with the name.
 APP = """\
 import os, signal, time
 import uwsgi
@@ -52,7 +52,7 @@ def app(environ, start_response):
 
 @pytest.fixture
 def start(start_workers, tmp_path):
-    """Start a server with such a folder: start(*flags) -> it; start.ask(process, name) -> the path of the job."""
+    """Start a server with such a folder: start(*flags) -> the server; start.ask(process, name) -> the path of the job."""
 
     def start(*flags):
         return start_workers("--workers", "1", "--spooler", "jobs", *flags, app=APP)
@@ -61,20 +61,20 @@ def start(start_workers, tmp_path):
 
 
 def ask(process, name):
-    """Have a job done; return its file."""
+    """Ask for a job; return its file."""
     response = fetch_once(process.address, f"/{name}")
     assert response.status == 200
     return pathlib.Path(os.fsdecode(response.body))
 
 
 def done(process, name):
-    """Return who has done a job, and how often."""
+    """Return the pids of a job's runs."""
     path = process.folder / name
     return [int(line.split()[0]) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def test_jobs(start, tmp_path):
-    """They are done at once, in another process, with what they were given; it is shown as any attached program."""
+def test_jobs_are_done_by_another_process(start, tmp_path):
+    """Jobs are done at once, in another process, with their values; the process is shown as any attached program."""
     process = start("--control", str(tmp_path / "control"))
     (worker,) = [pid for pid in process.workers if f"(pid {pid}) is ready" in process.log]
     path = ask(process, "one")
@@ -90,8 +90,8 @@ def test_jobs(start, tmp_path):
 
 
 @pytest.mark.long_on_pypy
-def test_what_fails(start):
-    """It is done again, until it is done; others go on."""
+def test_a_failing_job_is_done_again(start):
+    """A failing job is done again, until it succeeds; other jobs go on."""
     process = start()
     path = ask(process, "fails")
     process.wait_for_log(
@@ -108,7 +108,7 @@ def test_what_fails(start):
 
 @pytest.mark.long_on_pypy
 def test_what_kills_its_process(start):
-    """It is not lost, and waits, while the next process does others."""
+    """A job that kills its process is not lost, and waits, while the next process does the rest."""
     process = start()
     path = ask(process, "dies")
     process.wait_for_log(
@@ -125,8 +125,8 @@ def test_what_kills_its_process(start):
 
 
 @pytest.mark.long_on_pypy
-def test_limits(start, tmp_path):
-    """A job that takes too long is killed, and done again by a process that has imported more; each of its ends is counted."""
+def test_limits_end_a_process_and_are_counted(start, tmp_path):
+    """A job out of time is killed, and done again by a process with more imports; each end is counted."""
     (tmp_path / "more.py").write_text("print('imported more', flush=True)\n")
     control = str(tmp_path / "control")
     limits = ("--spooler-timeout", "1s", "--spooler-max-jobs", "1", "--spooler-import", "more")
@@ -147,8 +147,8 @@ def test_limits(start, tmp_path):
 
 
 @pytest.mark.long_on_pypy
-def test_several_processes(start):
-    """One waits, the other goes on; no job is done by both."""
+def test_several_processes_share_the_jobs(start):
+    """While one process waits, the other goes on; no job is done by both."""
     process = start("--spooler-processes", "2")
     waiting = ask(process, "waits")
     wait_until(lambda: done(process, "waits"), PATIENCE_SECONDS)
@@ -162,14 +162,14 @@ def test_several_processes(start):
 
 
 @pytest.mark.long_on_pypy
-def test_the_end(start, tmp_path):
-    """SIGTERM lets the job that runs end; what is left is done by the next server."""
+def test_the_end_waits_for_the_running_job(start, tmp_path):
+    """SIGTERM lets the running job end; left jobs are done by the next server."""
     process = start()
     waiting = ask(process, "waits")
     wait_until(lambda: done(process, "waits"), PATIENCE_SECONDS)
     left = ask(process, "left")
     process.signal(signal.SIGTERM)
-    wait_until((tmp_path / "term").exists, PATIENCE_SECONDS)  # it knows
+    wait_until((tmp_path / "term").exists, PATIENCE_SECONDS)  # it has the signal
     (process.folder / "go").touch()
     assert process.wait(30) == 0
     assert not waiting.exists() and left.exists() and done(process, "left") == []
@@ -180,8 +180,8 @@ def test_the_end(start, tmp_path):
 
 
 @pytest.mark.long_on_pypy
-def test_a_reload(start, tmp_path):
-    """New code does the jobs that come from then on; the job that runs ends first."""
+def test_a_reload_brings_new_code_to_jobs(start, tmp_path):
+    """New code does later jobs; the running job ends first."""
     process = start()
     waiting = ask(process, "waits")
     wait_until(lambda: done(process, "waits"), PATIENCE_SECONDS)

@@ -1,4 +1,4 @@
-"""Processes that share a listener: each gets its part of the clients, whatever they do."""
+"""Processes that share a listener each get their part of the clients, whatever the clients do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.waiting import PATIENCE_SECONDS, wait_until
 pytestmark = [pytest.mark.any_parser, pytest.mark.plain]
 
 BINDS = {"tcp": "127.0.0.1:0", "unix": "unix:{}/s", "uwsgi": "uwsgi://127.0.0.1:0", "uwsgi unix": "uwsgi://unix:{}/s"}
-# PyPy's run has each kind of socket and each protocol once: what else can be combined is C (cparsers) and the kernel's.
+# PyPy's run has each kind of socket and each protocol once: further combinations are C's (cparsers) and the kernel's.
 KINDS = ["tcp", "uwsgi unix", once("unix"), once("uwsgi")]
 
 
@@ -68,7 +68,7 @@ def send(client: socket.socket, kind: str, target: str, is_last: bool = False) -
 
 
 def ask(client: socket.socket, kind: str, path: str = "/", is_last: bool = False) -> int:
-    """Return the number of the process that answers."""
+    """Return the number of the answering process."""
     send(client, kind, path, is_last)
     octets = b""
     while not octets.partition(b"\r\n\r\n")[2]:
@@ -79,11 +79,9 @@ def ask(client: socket.socket, kind: str, path: str = "/", is_last: bool = False
 
 
 def ask_until_even(servers: SharingServers, kind: str, clients: int, requests: int, path: str) -> None:
-    """
-    Let so many clients send so many requests each, on a new connection each, and see that each process has its part.
+    """Let so many clients send so many requests each, on new connections; check that each process has its part.
 
-    Where others use the machine, one of two processes may have little of it for a while: then begin again, nine times
-    at most, and judge what all of them have brought.
+    On a busy machine one of two processes may get little of it for a while: then begin again, nine times at most, and judge all rounds together.
     """
     counts: collections.Counter[int] = collections.Counter()
     for _ in range(10):
@@ -96,7 +94,7 @@ def ask_until_even(servers: SharingServers, kind: str, clients: int, requests: i
 def ask_at_once(
     counts: collections.Counter[int], servers: SharingServers, kind: str, clients: int, requests: int, path: str
 ) -> None:
-    """Count who has answered."""
+    """Count the answers of each process."""
     lock = threading.Lock()
     expected = sum(counts.values()) + clients * requests
 
@@ -116,7 +114,7 @@ def ask_at_once(
 
 
 def is_even(counts: list[int], count: int) -> bool:
-    """Whether each of so many has its part: of two, 40 to 60 per cent."""
+    """Tell whether each of so many has its part: of two, 40 to 60 per cent."""
     part = sum(counts) / count
     return len(counts) == count and all(0.8 * part <= number <= 1.2 * part for number in counts)
 
@@ -127,9 +125,9 @@ def is_even(counts: list[int], count: int) -> bool:
     with_lanes([("tcp", 2), ("uwsgi unix", 2), once("unix", 2), once("uwsgi", 2), once("tcp", 3)], 0, 1, 4),
 )
 def test_a_burst_of_connections(share, kind, lane, count):
-    """Many that are opened at once, and used afterwards."""
+    """Many connections opened at once, and used afterwards, are spread."""
     servers = share(count, kind, lane=lane)
-    for _ in range(3):  # a process that gets no CPU for a tenth of a second is waited for no longer: then begin again
+    for _ in range(3):  # a process without CPU for a tenth of a second is not waited for: then begin again
         clients = [connect(servers) for _ in range(120)]
         wait_until(lambda: sum(load.connections for load in servers.loads()) == 120)
         loads = servers.loads()
@@ -145,11 +143,10 @@ def test_a_burst_of_connections(share, kind, lane, count):
 
 
 @pytest.mark.parametrize(("kind", "lane"), first_on_pypy(with_lanes(KINDS, 0, 1)))
-def test_two_connections(share, kind, lane):
-    """
-    Two clients that stay are served by two processes.
+def test_two_connections_go_to_two_processes(share, kind, lane):
+    """Two lasting clients are served by two processes.
 
-    Where others use the machine, one may get no CPU for the tenth of a second for which it is waited for: one of ten pairs may be together.
+    On a busy machine a process may get no CPU for the tenth of a second of the wait: one pair of ten may be together.
     """
     servers = share(2, kind, lane=lane)
     pairs = []
@@ -162,8 +159,7 @@ def test_two_connections(share, kind, lane):
 
 
 @pytest.mark.parametrize(("kind", "lane"), first_on_pypy(with_lanes(KINDS, 0, 1)))
-def test_short_connections(share, kind, lane):
-    """Many clients, each of which connects anew for each request."""
+def test_short_connections_are_spread_evenly(share, kind, lane):
     servers = share(2, kind, lane=lane)
     ask_until_even(servers, kind, clients=8, requests=100, path="/")
     wait_until(lambda: all(load[:2] == (0, 0) for load in servers.loads()))
@@ -177,7 +173,7 @@ def test_short_connections(share, kind, lane):
     ),
 )
 def test_a_slow_app(share, kind, lane, threads):
-    """Who waits for its app leaves new clients to others."""
+    """A process that waits for its app leaves new clients to the rest."""
     servers = share(2, kind, lane=lane, threads=threads)
     ask_until_even(servers, kind, clients=10, requests=10, path="/slow")
     wait_until(lambda: all(load[:2] == (0, 0) for load in servers.loads()))
@@ -186,7 +182,7 @@ def test_a_slow_app(share, kind, lane, threads):
 
 @pytest.mark.parametrize(("kind", "lane"), first_on_pypy(with_lanes(KINDS, 0, 1)))
 def test_one_that_dies(share, kind, lane):
-    """What it was at can be read, and only that."""
+    """A dead process's requests can be read, and nothing more."""
     servers = share(1, kind, lane=lane)
     with connect(servers) as first, connect(servers) as kept, connect(servers) as last:
         ask(kept, kind, "/before")

@@ -1,4 +1,4 @@
-"""--static over real sockets: files of every size, to clients of every kind, and none that is not meant for them."""
+"""--static over real sockets: files of every size, to clients of every kind, and no hidden file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SMALL = b"a { color: red }\n"
 
 @pytest.fixture
 def site(tmp_path):
-    """Return a folder of files, beside what is not to be seen."""
+    """Return a folder of files, beside hidden ones."""
     site = tmp_path / "site"
     site.mkdir()
     (site / "app.css").write_bytes(SMALL)
@@ -39,7 +39,7 @@ def start(start_server, site):
     "files of --static, from empty to large, with their length",
 )
 def test_files_of_any_size_arrive(start, raw_client, reads):
-    """Small files are octets of a response like any other; large ones the kernel sends. The connection stays."""
+    """Small files are octets of an ordinary response; the kernel sends large files. The connection stays."""
     server = start()
     is_plain = server.url.startswith("http:")
     client = raw_client(server)
@@ -62,7 +62,7 @@ def test_files_of_any_size_arrive(start, raw_client, reads):
 @rule("RFC 9110 13.1.1", "If-Match without the tag: 412", "412, for files of --static")
 @rule("RFC 9110 13.1.3", "If-Modified-Since no earlier than the date: 304", "304, for files of --static")
 def test_what_clients_have_stays_unsent(start, raw_client):
-    """What a client has is not sent again."""
+    """A client's current file is not sent again."""
     client = raw_client(start())
     first = client.fetch("/s/large")
     for field, status in (
@@ -114,7 +114,7 @@ def test_files_take_no_other_method(start, raw_client):
     "a .gz beside a file only then; Vary in any case",
 )
 def test_compressed_siblings_go_out(start, raw_client):
-    """What is compressed already goes out as it is."""
+    """Files compressed beforehand go out unchanged."""
     client = raw_client(start())
     reply = client.fetch("/s/app.css", "Accept-Encoding: gzip")
     assert (reply.body, reply.get("Content-Encoding"), reply.get("Vary")) == (b"zipped", "gzip", "Accept-Encoding")
@@ -130,7 +130,7 @@ OUTSIDE = [
 
 @pytest.mark.long_on_pypy
 def test_nothing_outside_goes_out(start, raw_client):
-    """However it is spelled, what is outside, or hidden, does not go out."""
+    """Outside or hidden files do not go out, whatever the spelling."""
     server = start()
     for target in OUTSIDE:
         reply = raw_client(server).fetch(target)
@@ -139,7 +139,7 @@ def test_nothing_outside_goes_out(start, raw_client):
 
 
 def test_who_reads_slowly_has_no_thread(start, raw_client, site, way):
-    """The only worker serves others while a client does not read its file."""
+    """The only worker serves other clients while one does not read its file."""
     with open(site / "large", "r+b") as file:
         file.truncate(16 << 20)
     server = start(threads=min(way.threads, 1))
@@ -172,7 +172,7 @@ def test_with_what_else_stands_there(start, raw_client, way, limit, tmp_path):
 
 @pytest.mark.parametrize("protocol", sidecars.PROTOCOLS)
 def test_behind_a_front_server(start, raw_client, protocol):
-    """A front server gets the same, as its protocol has it."""
+    """A front server gets the same files, in its protocol."""
     server = start(bind=f"{protocol}://127.0.0.1:0")
 
     def fetch(name, **vars):
@@ -210,7 +210,7 @@ def test_files_that_the_app_names(start_server, raw_client, site, name, way):
 
 @pytest.mark.parametrize("protocol", sidecars.PROTOCOLS)
 def test_files_that_the_app_names_behind_a_front_server(start_server, raw_client, site, protocol):
-    """Also where that is for a front server that does not do it."""
+    """A file named by the app for a front server is sent by aserve where the front server does not."""
 
     def app(environ, start_response):
         start_response("200 OK", [("X-Accel-Redirect", "/protected/large")])

@@ -1,4 +1,4 @@
-"""--stats, as tools for uWSGI read it: the real uwsgitop shows our workers on a terminal."""
+"""--stats for tools of uWSGI: the real uwsgitop shows our workers on a terminal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KINDS = [
 
 
 def read_stats(address):
-    """Return what is told to who connects."""
+    """Return the text for a new connection."""
     family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
     with socket.socket(family) as client:
         client.settimeout(20)
@@ -43,7 +43,7 @@ def read_stats(address):
 
 @contextlib.contextmanager
 def terminal(*command):
-    """Run a command on a terminal of 40 lines; yield what reads all that it has written so far, and what writes keys."""
+    """Run a command on a terminal of 40 lines; yield a reader of all output so far, and a writer of keys."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))
     process = subprocess.Popen(
@@ -56,7 +56,7 @@ def terminal(*command):
         while select.select([ours], [], [], 0)[0]:
             try:
                 octets = os.read(ours, 1 << 16)
-            except OSError:  # Linux: it has ended
+            except OSError:  # Linux: the command has ended
                 break
             if not octets:
                 break
@@ -73,8 +73,8 @@ def terminal(*command):
 
 @pytest.mark.any_parser
 @pytest.mark.parametrize("flags", KINDS)
-def test_uwsgitop(start_workers, raw_client, tmp_path, flags):
-    """It shows each worker by its pid, with what it has answered; over TCP, and over a unix socket."""
+def test_uwsgitop_shows_each_worker(start_workers, raw_client, tmp_path, flags):
+    """uwsgitop shows each worker by its pid, with its number of answers; over TCP, and over a unix socket."""
     process = start_workers(*flags, "--stats", "127.0.0.1:0")
     host, port = process.wait_for_log(r"stats, as uWSGI has them, on ([\d.]+):(\d+)").groups()
     client = raw_client(process)
@@ -90,7 +90,7 @@ def test_uwsgitop(start_workers, raw_client, tmp_path, flags):
     wait_until(lambda: sorted(worker["pid"] for worker in read_stats((host, int(port)))["workers"]) == sorted(pids))
     assert stats["pid"] == process.pid
     with terminal(str(UWSGITOP), f"{host}:{port}") as (read, write, top):
-        # A row: the worker, its share of requests, its pid, its requests, ..., what it does.
+        # A row: the worker, its share of requests, its pid, its requests, ..., its state.
         rows = [re.compile(rf" \d\s+[\d.]+\s+{pid}\s+\d[^\r\n]*\sidle\s") for pid in pids]
         wait_until(lambda: all(row.search(read()) for row in rows), 30, read)
         shown = read()

@@ -1,4 +1,4 @@
-"""What statsd hears of a server and of workers, without --metrics."""
+"""statsd hears of a server and of workers, without --metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.any_parser, pytest.mark.long_on_pypy]
 
 
 class Collector:
-    """Adds up what it hears."""
+    """Adds up the received metrics."""
 
     def __init__(self, sock):
         self._socket = sock
@@ -23,7 +23,7 @@ class Collector:
         self.counts, self.gauges = collections.Counter(), {}
 
     def hear(self):
-        """Take what has come."""
+        """Take the received packets."""
         while True:
             try:
                 lines = self._socket.recv(65536).decode().split("\n")
@@ -40,7 +40,7 @@ class Collector:
 
 @pytest.fixture
 def collector():
-    """One on a real UDP socket; `address` names it."""
+    """A collector on a real UDP socket; `address` names it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 0))
         collector = Collector(sock)
@@ -48,8 +48,8 @@ def collector():
         yield collector
 
 
-def test_one_process(start_process, raw_client, collector):
-    """Requests, their times and threads, within a second or two; the last ones before it ends."""
+def test_one_process_tells_its_numbers(start_process, raw_client, collector):
+    """Requests, their times and threads come within a second or two; the last ones before the end."""
     process = start_process("hello", "--statsd", collector.address, "--threads", "3")
     client = raw_client(process)
     for _ in range(5):
@@ -65,8 +65,8 @@ def test_one_process(start_process, raw_client, collector):
 
 @NEEDS_LINUX
 @pytest.mark.provokes("has crashed")
-def test_workers(start_workers, raw_client, collector):
-    """Nothing is sent twice, or lost with a worker, or counted again by new code."""
+def test_workers_send_each_number_once(start_workers, raw_client, collector):
+    """No number is sent twice, lost with a worker, or counted again by new code."""
     process = start_workers("--workers", "2", "--statsd", collector.address, "--statsd-prefix", "shop.gunicorn")
     process.wait_for_workers(2)
     for number in (signal.SIGKILL, signal.SIGUSR2, None):

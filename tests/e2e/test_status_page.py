@@ -1,4 +1,4 @@
-"""The status page: a stream of events over sockets, and what a browser makes of it."""
+"""The status page: a stream of events over sockets, and a browser on it."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def next_event(response):
 
 @pytest.mark.any_parser
 @pytest.mark.parametrize("flags", KINDS)
-def test_events(served, raw_client, tmp_path, flags):
-    """One each second, with what is at work just then, and what was answered."""
+def test_events_come_each_second(served, raw_client, tmp_path, flags):
+    """An event each second has the present requests and the number of answers."""
     process, address = served(*flags)
     client = raw_client(process)
     client.send(b"GET /wait%b?token=x HTTP/1.1\r\nHost: a\r\n\r\n" % bytes(tmp_path / "one"))
@@ -123,7 +123,7 @@ def test_who_may_look(served, flags):
 @NEEDS_LINUX
 @pytest.mark.any_parser
 def test_while_no_worker_can(served):
-    """The supervisor tells of workers that hang."""
+    """The supervisor tells of hanging workers."""
     process, address = served("--workers", "2", "--hang-warning", "0")
     pids = process.wait_for_workers(2)
     halt(*pids)
@@ -143,8 +143,8 @@ CELLS = "[...document.querySelectorAll('#at td.text')].map((cell) => cell.textCo
 @NEEDS_LINUX
 @pytest.mark.any_parser
 @pytest.mark.skipif(IS_PYPY, reason="the page is the same on PyPy; one look at it is enough")
-def test_a_browser(served, raw_client, tmp_path, short_folder):
-    """It shows what comes, as text; it is not wider than a phone; it says when the stream is lost, and comes back."""
+def test_a_browser_shows_the_page(served, raw_client, tmp_path, short_folder):
+    """A browser shows foreign words as text, fits a phone, tells a lost stream, and comes back."""
     process, address = served("--workers", "2")
     client = raw_client(process)
     path = b"/wait%b/<b/id=stranger>bold</b>" % bytes(short_folder)
@@ -161,7 +161,7 @@ def test_a_browser(served, raw_client, tmp_path, short_folder):
         assert page.wait_for("document.getElementById('link').textContent === 'live'")
         busy = page.evaluate(
             "document.getElementById('busy').textContent"
-        )  # the mean of a second in which the request may have come
+        )  # the mean of a second, perhaps with the request's begin
         assert re.fullmatch(r"(0(\.\d+)?|1) of 64", busy)
         assert page.evaluate("document.getElementById('link').className") == "live"
         assert page.evaluate("document.documentElement.scrollWidth") == 320

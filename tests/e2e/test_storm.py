@@ -1,7 +1,7 @@
 """Everything at once: many clients do good and bad things at random, and every response is compared.
 
-Each request carries a tag of its own, which its response must bring back: whatever leaves the lane,
-comes in parts, is pipelined or cut off, nobody gets what belongs to another.
+Each request carries its own tag, brought back by its response: whatever leaves the lane, comes in parts, is pipelined or cut off, no client gets
+another's response.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LONG = b"0123456789abcdef" * 25_000  # does not fit a socket's buffer
 
 
 def app(environ: Any, start_response: Any) -> Any:
-    """Answer with the tag and the body, in the way that the path names."""
+    """Answer with the tag and the body, in the way of the path."""
     tag, body = environ["QUERY_STRING"].encode(), environ["wsgi.input"].read()
     path, headers = environ["PATH_INFO"], [*apps.PLAIN, ("X-Tag", environ["QUERY_STRING"])]
     if path == "/raises":
@@ -52,7 +52,7 @@ PATHS = ["/"] * 8 + ["/raises", "/sleeps", "/burns", "/hints", "/none", "/pieces
 
 
 class Request(NamedTuple):
-    """One request, and what its response must be."""
+    """One request, and its expected response."""
 
     octets: bytes
     tag: str
@@ -107,7 +107,7 @@ def converse(choose: random.Random, client: Any, tags: Any) -> int:
                 del requests[number + 1 :]
         octets = b"".join(request.octets for request in requests)
         mood = choose.random()
-        if mood < 0.03:  # it leaves in the middle
+        if mood < 0.03:  # leaves in the middle
             client.send(octets[: choose.randrange(len(octets))])
             choose.choice([client.close, client.reset])()
             return count
@@ -133,9 +133,9 @@ def converse(choose: random.Random, client: Any, tags: Any) -> int:
 @pytest.mark.slow
 @pytest.mark.one_way
 @pytest.mark.also_inline
-def test_storm(start_server, raw_client, caplog):
-    """Each of many clients gets what it has asked for, whatever the others do; in the end nothing is left."""
-    caplog.set_level("CRITICAL", "aserve.app")  # for those that are meant to fail
+def test_a_storm_crosses_no_response(start_server, raw_client, caplog):
+    """Each of many clients gets its own responses, whatever the rest do; in the end nothing is left."""
+    caplog.set_level("CRITICAL", "aserve.app")  # for requests that are meant to fail
     server = start_server(app, is_checked=False)
     faults, counts = [], []
 

@@ -1,6 +1,6 @@
-"""What holds when processes are killed, stopped and forgotten, and what they leave behind. Each test is an invariant.
+"""Invariants while processes are killed, stopped and forgotten, and of their remains. Each test is an invariant.
 
-Over TCP, or each way that `make storm` has, while clients ask without a break; see harness/storm.py.
+Over TCP, or each way of `make storm`, while clients ask without a break; see harness/storm.py.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ pytestmark = [NEEDS_LINUX, pytest.mark.slow, pytest.mark.checkout, pytest.mark.t
 
 
 def test_a_worker_that_is_killed(start_storm):
-    """4: kill -9 of a worker costs what it was at, and no more; another is started in its slot."""
+    """4: kill -9 of a worker costs its running requests, and no more; another worker starts in its slot."""
     storm = start_storm("--workers", "2")
     kills = 0
     for number in storm.rounds():
@@ -44,13 +44,13 @@ def test_a_worker_that_is_killed(start_storm):
         storm.ask_more()
     storm.end_load()
     assert set(storm.seen()) <= {"answered", "reset", "closed", "status 502"}, storm.load.failures[:5]
-    assert len(storm.load.failures) <= kills * len(CLIENTS)  # a client is at one request at a time
+    assert len(storm.load.failures) <= kills * len(CLIENTS)  # a client has one request at a time
     storm.stop()
 
 
 @pytest.mark.long_on_pypy
 def test_a_supervisor_that_is_killed(start_storm, tmp_path):
-    """5: kill -9 of the supervisor: workers finish what they have, and nothing is left."""
+    """5: kill -9 of the supervisor: workers finish their requests, and nothing is left."""
     storm = start_storm("--workers", "2")
     pids = storm.wait_for_workers(2)
     storm.ask_more()
@@ -63,7 +63,7 @@ def test_a_supervisor_that_is_killed(start_storm, tmp_path):
 
 @pytest.mark.long_on_pypy
 def test_descriptors_do_not_grow(start_storm):
-    """10: after many reloads the supervisor has the descriptors of before, and its workers have no more than the first had."""
+    """10: after many reloads the supervisor has the descriptors of before, and its workers no more than the first."""
     storm = start_storm("--workers", "2")
     storm.wait_for_workers(2)
     before, reloads = storm.process.open_files(), 0
@@ -73,7 +73,7 @@ def test_descriptors_do_not_grow(start_storm):
             reloads += 1
     storm.check_nothing_lost()
     pids = storm.wait_for_workers(2)
-    # The channel of a child is closed a moment after that has been reaped, and a connection after its client has gone.
+    # The channel of a child is closed a moment after its reaping, and a connection after its client's end.
     wait_until(lambda: kinds_of(storm.process.open_files()) == kinds_of(before))
     wait_until(lambda: len({count_files(pid) for pid in pids}) == 1)
     count = count_files(pids[0])
@@ -88,10 +88,10 @@ def kinds_of(names):
 
 
 def count_files(pid):
-    """Return how many files a process has; without the /dev/null that uvloop opens with its first transport."""
+    """Return a process's number of files, without uvloop's /dev/null of its first transport."""
     count = 0
     for path in pathlib.Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
             count += os.readlink(path) != os.devnull
     return count
 
@@ -176,7 +176,7 @@ def app(environ, start_response):
 
 
 def need(*command: str, runs: tuple[str, ...] = ("true",)) -> list[str]:
-    """Skip the test unless what it `runs` can be run with this command in front of it; return the command."""
+    """Skip the test unless `runs` can be run with this command in front; return the command."""
     try:
         done = subprocess.run([*command, *runs], capture_output=True, text=True, timeout=60, check=False)
     except FileNotFoundError:
@@ -192,7 +192,7 @@ def start_within():
     running = []
 
     def start(command, app, *flags, **env):
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="aserve-"))  # which anybody may enter; not so pytest's
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="aserve-"))  # open to anybody; pytest's is not
         folder.chmod(0o755)
         running.append(
             (Workers(folder, app, "--bind", "127.0.0.1:0", "--workers", "2", *flags, launcher=command, **env), folder)
@@ -210,7 +210,7 @@ def start_within():
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("preload", [False, True])
 def test_strangers_are_reaped_as_pid_1(start_within, preload):
-    """11: as PID 1 of a container the supervisor takes in whom others have left, a mold too, and leaves no zombie of them."""
+    """11: as PID 1 of a container the supervisor adopts orphans, a mold too, and leaves no zombie."""
     world = need("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
     app = f"{DAEMON}\nstart_daemon()\n" if preload else DAEMON
     process = start_within(world, app, *["--preload"] * preload)
@@ -227,7 +227,7 @@ def test_strangers_are_reaped_as_pid_1(start_within, preload):
     assert process.wait(30) == 0 and "stopped" in process.log
 
 
-# Python may be in a folder that only its owner may enter: $0 is where it is, $1 that folder, or empty.
+# Python may be in a folder closed to all but its owner: $0 is its place, $1 the folder, or empty.
 READ_ONLY = """\
 closed=$1
 shift
@@ -242,7 +242,7 @@ NOBODY = ["--reuid=54321", "--regid=54321", "--clear-groups", "--inh-caps=-all",
 
 @pytest.mark.long_on_pypy
 def test_a_system_that_gives_nothing(start_within):
-    """16: a root that is read-only, a user that is in no list, no HOME: it starts, serves and reloads; the one warning is of large bodies."""
+    """16: a read-only root, a user in no list, no HOME: aserve starts, serves and reloads; the one warning is of large bodies."""
     python = pathlib.Path(sys.base_prefix)
     closed = [str(folder) for folder in python.parents if not folder.stat().st_mode & 1]
     world = ["unshare", "--mount", "sh", "-c", READ_ONLY, str(python), "".join(closed[-1:])]

@@ -1,6 +1,6 @@
-"""What holds while workers are replaced: by a reload, for more or fewer of them, for their age. Each test is an invariant.
+"""Invariants while workers are replaced: by a reload, for more or fewer workers, for their age. Each test is an invariant.
 
-Over TCP, or each way that `make storm` has, while clients ask without a break; see harness/storm.py.
+Over TCP, or each way of `make storm`, while clients ask without a break; see harness/storm.py.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def test_no_request_is_lost(start_storm, tmp_path):
 
 @pytest.mark.long  # the same as above, for longer
 def test_no_request_is_lost_by_a_slow_import(start_storm):
-    """2: the same while the app takes its time to be imported."""
+    """2: the same with an app of slow import."""
     storm = start_storm("--workers", "2", app=SLOW + APP % "one")
     for _ in storm.rounds():
         storm.wait_for_workers(2)
@@ -70,7 +70,7 @@ BROKEN = {
     "raise ImportError('no')\n": "raised ImportError: no",
     "def app(:\n": "raised SyntaxError: ",
     "raise SystemExit(3)\n": "raised SystemExit: 3",
-    # As a constructor in C does that calls exit().
+    # As a constructor in C that calls exit().
     "import ctypes\nctypes.CDLL(None)._exit(4)\n": "it exited with status 4 before it was ready",
     "import os\nos.kill(os.getpid(), 11)\n": "it was killed by SIGSEGV before it was ready",
     "import time\ntime.sleep(99)\n": r"it was not ready within 6 s \(--start-timeout\)",
@@ -80,7 +80,7 @@ BROKEN = {
 @pytest.mark.long_on_pypy
 @pytest.mark.provokes("Fatal Python error: (Segmentation fault|Aborted)")
 def test_broken_code_changes_nothing(start_storm):
-    """3: code that raises, exits, crashes or hangs at import: those of before serve on, and the log says why."""
+    """3: code that raises, exits, crashes or hangs at import: old workers serve on, and the log says why."""
     storm = start_storm("--workers", "2", "--start-timeout", "6")
     before = storm.wait_for_workers(2)
     for _ in storm.rounds():
@@ -97,7 +97,7 @@ def test_broken_code_changes_nothing(start_storm):
 
 
 def test_signals_in_any_order(start_storm, tmp_path):
-    """6: reloads upon reloads, more and fewer workers, workers sent away or killed as they start: it comes to rest, whole."""
+    """6: reloads upon reloads, more and fewer workers, workers sent away or killed at their start: the server comes to rest, whole."""
     control = str(tmp_path / "control")
     storm = start_storm("--workers", "2", "--control", control)
     choose = random.Random(6)
@@ -109,7 +109,7 @@ def test_signals_in_any_order(start_storm, tmp_path):
             storm.process.signal(choose.choice([HUP, TTIN, TTOU, signal.SIGUSR1]))
             pids = storm.process.workers
             if pids and choose.random() < 0.3:
-                with contextlib.suppress(ProcessLookupError):  # it has ended just now
+                with contextlib.suppress(ProcessLookupError):  # just ended
                     os.kill(choose.choice(pids), TERM)
             storm.ask_more(choose.choice([0, 0, 20]))
         settle(storm, control, 2)
@@ -118,10 +118,9 @@ def test_signals_in_any_order(start_storm, tmp_path):
 
 
 def settle(storm, control, count):
-    """
-    Have so many workers, and wait until all of them serve.
+    """Have so many workers, and wait until all serve.
 
-    Signals that were sent before may still be on their way when the first question is answered, but not with the second.
+    Earlier signals may still be on their way at the first question, but not at the second.
     """
     for _ in range(2):
         caller = TestCaller(control)
@@ -135,7 +134,7 @@ def settle(storm, control, count):
 @every_way
 @pytest.mark.parametrize("first", ["reload", "end"])
 def test_an_end_among_reloads(start_storm, first):
-    """6: SIGTERM amid a reload, and SIGHUP amid the end: it ends with status 0, and nothing of it is left."""
+    """6: SIGTERM amid a reload, and SIGHUP amid the end: status 0, and nothing is left."""
     storm = start_storm("--workers", "2")
     storm.wait_for_workers(2)
     storm.ask_more()
@@ -149,7 +148,7 @@ def test_an_end_among_reloads(start_storm, first):
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("flags", [[], long(["--reload-at-once"])])
 def test_never_fewer_than_asked_for(start_storm, flags):
-    """7: during a reload there are never fewer workers that serve than asked for; each goes when its successor serves."""
+    """7: during a reload the number of serving workers never falls below the wish; each goes when its successor serves."""
     storm = start_storm("--workers", "3", *flags)
     for _ in storm.rounds():
         storm.wait_for_workers(3)

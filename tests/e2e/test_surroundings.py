@@ -1,7 +1,7 @@
-"""What starts the server may have left it in any state: it serves and ends in time, or says in one line why it does not.
+"""The server's starter may have left it in any state: aserve serves and ends in time, or tells in one line why not.
 
-A table of surroundings is tried with each kind of process that serves: one that does by itself, one that calls the app on its loop,
-workers that a mold forks, and workers beside programs and a spooler. tests/e2e/test_releases.py has links that are flipped while it serves.
+A table of surroundings is tried with each kind of serving process: a single process, the app on the loop, workers of a mold, and workers beside
+programs and a spooler. tests/e2e/test_releases.py flips links under a server.
 """
 
 from __future__ import annotations
@@ -44,28 +44,26 @@ KINDS = {
 
 
 class Surroundings(NamedTuple):
-    """What the server finds."""
+    """The state that the server finds."""
 
-    launcher: tuple[str, ...]  # what starts it
-    refused: str | None = (
-        ""  # what its only line says; "": it serves; None: either, by the descriptors that each kind takes
-    )
+    launcher: tuple[str, ...]  # starts the server
+    refused: str | None = ""  # the only line; "": it serves; None: either, by the descriptors of each kind
     app: str = "{folder}/served.py:app"
     has_log: bool = True
 
 
 def shell(script: str) -> tuple[str, ...]:
-    """Return what runs a script of the shell before the command."""
+    """Return a launcher that runs a script of the shell before the command."""
     return "sh", "-ec", f'{script}\nexec "$@"', "sh"
 
 
 def python(script: str) -> tuple[str, ...]:
-    """Return what runs a script of Python's before the command."""
+    """Return a launcher that runs a script of Python before the command."""
     return sys.executable, "-Ic", f"import os, signal, sys\n{script}\nos.execv(sys.argv[1], sys.argv[1:])"
 
 
 def mounting(script: str) -> tuple[str, ...]:
-    """Return what runs a script in a mount namespace before the command; the test's folder stays as it is."""
+    """Return a launcher that runs a script in a mount namespace before the command; the test's folder stays as it is."""
     kept = "mount --bind {folder} {folder}"
     return ("unshare", "--mount", *shell(f"{kept}\n{script}"))
 
@@ -107,13 +105,13 @@ SURROUNDINGS = {
     "20 descriptors": Surroundings(shell("ulimit -n 20"), None),
     "32 descriptors": Surroundings(shell("ulimit -n 32")),
 }  # fmt: skip
-# What depends on the event loop and the interpreter: tried inline and on PyPy, too, whose processes take longer to start.
+# Cases of the event loop and the interpreter: tried inline and on PyPy, too, whose processes start slower.
 OF_THE_LOOP = ("no standard descriptor", "no /proc", "blocked signals", "10 descriptors")
 
 
 @functools.cache
 def can_mount() -> bool:
-    """Whether this test may have mounts of its own."""
+    """Tell whether this test may mount."""
     return (
         bool(shutil.which("unshare"))
         and not subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode
@@ -121,7 +119,7 @@ def can_mount() -> bool:
 
 
 class Started:
-    """A server that was started in such surroundings."""
+    """A server started in such surroundings."""
 
     def __init__(self, folder: pathlib.Path, found: Surroundings, flags: tuple[str, ...]) -> None:
         for name in ("jobs", "one", "two"):
@@ -133,17 +131,17 @@ class Started:
         own = [sys.executable, "-m", "aserve", found.app, "--bind", "unix:{folder}/s", *flags]
         words = [word.replace("{folder}", str(folder)) for word in (*found.launcher, *own)]
         self.began = folder / "began" if any("began" in word for word in flags) else None
-        # `python -m` finds aserve where it is installed, but for a checkout that is not.
+        # `python -m` finds an installed aserve, but no bare checkout.
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(words, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     @property
     def log(self) -> str:
-        """What it has written."""
+        """Return the server's output."""
         return self.log_path.read_text(errors="replace")
 
     def wait_for_answer(self) -> str:
-        """Return the response to a request, once there is one and its programs have begun; "": it has ended before."""
+        """Return the response to a request, once there is one and all programs have begun; "": the server ended before."""
 
         def look() -> str:
             answer = self._send() if self.began is None or self.began.exists() else ""
@@ -158,10 +156,9 @@ class Started:
             client.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 3\r\n\r\none")
             with client.makefile("rb") as answer:
                 return answer.read().decode()
-        return ""  # it has not bound, or ends
+        return ""  # not bound, or ended
 
     def end(self) -> None:
-        """End it in any case."""
         self.process.kill()
         self.process.wait(10)
 
@@ -197,8 +194,8 @@ CELLS = [
 
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize(("found", "kind"), CELLS)
-def test_surroundings(start, found, kind):
-    """It serves a request and ends by SIGTERM with status 0; or its last line says what to do, and it ends by itself."""
+def test_aserve_serves_or_advises_in_any_surroundings(start, found, kind):
+    """aserve serves a request and ends by SIGTERM with status 0; or its last line advises, and it ends by itself."""
     if found.launcher[0] == "unshare" and not can_mount():
         pytest.skip("needs the right to mount")
     process = start(found, KINDS[kind])

@@ -1,4 +1,4 @@
-"""Under systemd: sockets that it passes, and what it is told; with a notify socket of the test's own."""
+"""Under systemd: passed sockets and notifications; with a notify socket of the test's own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ACTIVATE = shutil.which("systemd-socket-activate")
 
 @pytest.fixture
 def manager(tmp_path):
-    """A service manager that hears what it is told."""
+    """A service manager that hears notifications."""
     manager = Manager(tmp_path / "notify")
     yield manager
     manager.close()
@@ -31,7 +31,7 @@ def manager(tmp_path):
 
 @pytest.fixture
 def listening(tmp_path):
-    """Make listening sockets as systemd has them: listening("tcp" or "unix")."""
+    """Make listening sockets as systemd does: listening("tcp" or "unix")."""
     made = []
 
     def make(kind):
@@ -58,7 +58,7 @@ def listening(tmp_path):
     ),
 )
 def test_a_restart_refuses_nobody(start_process, raw_client, listening, kind, bind, lane, wait_until):
-    """Whoever comes between the end of one process and the start of the next is served by the latter: the socket stays."""
+    """A client between the end of one process and the start of the next is served by the latter: the socket stays."""
     sock = listening(kind)
     flags = ("--bind", bind, "--lane", lane)
     first = start_process("hello", *flags, fds=[sock.fileno()], LISTEN_FDNAMES="web")
@@ -100,7 +100,7 @@ def connected(path):
 @pytest.mark.long_on_pypy
 @pytest.mark.skipif(ACTIVATE is None, reason="systemd-socket-activate is not installed")
 def test_systemds_own_activation(tmp_path, wait_until):
-    """systemd itself passes the socket, when the first client comes, who is served."""
+    """systemd itself passes the socket at the first client, who is served."""
     path = tmp_path / "s"
     app = os.path.join(os.path.dirname(__file__), "../harness/apps.py:hello")
     command = [
@@ -128,7 +128,7 @@ def test_systemds_own_activation(tmp_path, wait_until):
         process.terminate()
         status = process.wait(30)
     assert status == 0, (tmp_path / "log").read_text()
-    assert path.exists()  # it is systemd's
+    assert path.exists()  # the socket is systemd's
 
 
 @pytest.mark.long_on_pypy
@@ -141,10 +141,10 @@ def test_a_socket_for_another_process(listening, tmp_path):
 
 
 def test_what_systemd_is_told(start_process, manager):
-    """READY when it accepts, WATCHDOG each second, RELOADING and READY for SIGHUP, STOPPING; each from the process itself."""
+    """READY at the first accept, WATCHDOG each second, RELOADING and READY for SIGHUP, STOPPING; each from the process itself."""
     process = start_process("hello", **manager.environ, WATCHDOG_USEC="30000000")
     ready = manager.wait_for("READY=1")
-    assert ready[1:] == [f"STATUS=serving on {process.url}"]  # no MAINPID: it may be a child of the service
+    assert ready[1:] == [f"STATUS=serving on {process.url}"]  # no MAINPID: the process may be a child of the service
     manager.wait_for("WATCHDOG=1", count=2)
     process.signal(signal.SIGHUP)
     assert manager.wait_for("RELOADING=1")[1].startswith("MONOTONIC_USEC=")
@@ -158,7 +158,7 @@ def test_what_systemd_is_told(start_process, manager):
     "flags", first_on_pypy([["--lane", "auto"], ["--lane", "off"], ["--workers", "1"]]), ids=["lane", "loop", "workers"]
 )
 def test_the_watchdog_of_a_stuck_app(start_process, raw_client, manager, tmp_path, wait_until, flags):
-    """While every thread hangs and requests wait, it is not fed, and the log warns; when they move, it is again."""
+    """While every thread hangs and requests wait, the watchdog is not fed, and the log warns; moving threads feed it again."""
     process = start_process("steered", "--threads", "1", *flags, **manager.environ, WATCHDOG_USEC="4000000")
     clients = [raw_client(process) for _ in range(2)]
     for number, client in enumerate(clients):
@@ -176,7 +176,7 @@ def test_the_watchdog_of_a_stuck_app(start_process, raw_client, manager, tmp_pat
 @pytest.mark.long_on_pypy
 @pytest.mark.provokes("Fatal Python error: Aborted")
 def test_the_watchdog_shows_every_stack(start_process, manager):
-    """systemd ends a service that it has heard nothing from by SIGABRT: the log then has the stacks."""
+    """systemd ends a silent service by SIGABRT: the log then has the stacks."""
     process = start_process("hello", **manager.environ, WATCHDOG_USEC="30000000")
     manager.wait_for("WATCHDOG=1")
     process.signal(signal.SIGABRT)
@@ -185,7 +185,7 @@ def test_the_watchdog_shows_every_stack(start_process, manager):
 
 
 def start_with_store(start_process, manager, *flags):
-    """Start a service whose manager keeps what it was told to keep so far."""
+    """Start a service whose manager keeps the stored descriptors."""
     fields = [field for message in manager.hear() for field in message]
     names = [field.partition("=")[2] for field in fields if field.startswith("FDNAME=")]
     return start_process(
@@ -211,7 +211,7 @@ STORED = [(signal.SIGTERM, "unix:{}/s", ()), (signal.SIGKILL, "127.0.0.1:0", ("-
 def test_listeners_are_kept_over_a_restart(
     start_process, raw_client, manager, tmp_path, wait_until, workers, bind, end
 ):
-    """Listeners that no socket unit holds are kept over a restart, and over a crash; a bind that is gone ends."""
+    """Listeners without a socket unit are kept over a restart, and over a crash; a removed bind's ends."""
     flags = ["--bind", bind.format(tmp_path), *workers]
     first = start_process("hello", *flags, launcher=["env"], FDSTORE="5", **manager.environ)
     manager.wait_for("FDSTORE=1")
@@ -287,7 +287,7 @@ def test_what_systemd_is_told_of_an_upgrade(start_workers, manager):
 @NEEDS_LINUX
 @pytest.mark.provokes("has crashed", "could not start", "degraded", "the app's traceback", "Traceback", "Error: no")
 def test_the_status_of_missing_workers(start_workers, manager, wait_until):
-    """It says how many are missing, and why; and when they are there again."""
+    """The status tells how many workers are missing, and why; and the end of the lack."""
     process = start_workers("--workers", "2", **manager.environ)
     pids = process.wait_for_workers(2)
     process.write_app("raise ValueError('no')\n")

@@ -1,4 +1,4 @@
-"""What becomes of threads, pools and processes of the app at each end of a process: the table in docs/processes.md, cell by cell."""
+"""The fate of the app's threads, pools and processes at each end of a process: the table in docs/processes.md, cell by cell."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from harness.interpreter import IS_PYPY, NEEDS_LINUX
 from harness.waiting import wait_until
 
-# One of each kind; each notes its name when it has finished, which it does as soon as there is a file `go`. What is never to finish waits for another.
+# One of each kind; each notes its name at its finish, as soon as a file `go` exists. Endless ones wait for another file.
 APP = """
 import atexit, concurrent.futures, json, multiprocessing, os, subprocess, sys, threading, time
 
@@ -64,7 +64,7 @@ FAILING = (
 FINISHED = {"thread", "ThreadPoolExecutor", "queued", "process", "ProcessPoolExecutor", "atexit"}
 TERMINATED = ("daemon process", "multiprocessing.Pool")
 
-# By column of the table: flags of the server, and what has its process end.
+# By column of the table: flags of the server, and the act that ends its process.
 COLUMNS = {
     "SIGTERM, one process": ((), signal.SIGTERM),
     "SIGTERM, workers": (("--workers", "1"), signal.SIGTERM),
@@ -73,7 +73,7 @@ COLUMNS = {
     "upgrade": (("--workers", "1"), signal.SIGUSR2),
     "development": (("--workers", "1", "--reload"), "a file is saved"),
 }
-if IS_PYPY:  # whose processes take longer to start: what follows is the same code for the others
+if IS_PYPY:  # its processes start slower: the remaining code is the same
     COLUMNS = {name: COLUMNS[name] for name in ("SIGTERM, one process", "reload")}
 
 pytestmark = [NEEDS_LINUX, pytest.mark.long_on_pypy]
@@ -81,7 +81,7 @@ pytestmark = [NEEDS_LINUX, pytest.mark.long_on_pypy]
 
 @pytest.fixture
 def folder(tmp_path):
-    """The folder of the app; what it has started ends at last."""
+    """The folder of the app; its processes end at last."""
     yield tmp_path
     for name in ("go", "never", "over"):
         (tmp_path / name).touch()
@@ -94,7 +94,7 @@ def started(folder):
 
 
 def is_running(pid):
-    """Whether there is such a process, and it has not ended."""
+    """Tell whether the process exists, and has not ended."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -102,7 +102,7 @@ def is_running(pid):
 
 
 def check_cells(folder, pids):
-    """The process has ended: look what has become of each kind."""
+    """Check each kind's fate after the end of the process."""
     finished = {path.name.partition("-")[2] for path in folder.glob("finished-*")}
     assert finished == FINISHED
     for kind in TERMINATED:
@@ -113,7 +113,7 @@ def check_cells(folder, pids):
 WAITING = "waiting for the app's (.*); a second signal ends it, or the time limit"
 
 
-@pytest.mark.parametrize(  # a worker that is recycled, or drained with its supervisor, ends as by a reload
+@pytest.mark.parametrize(  # a worker recycled, or drained with its supervisor, ends as by a reload
     "column",
     [
         pytest.param(column, marks=pytest.mark.long if column in ("SIGTERM, workers", "recycle", "upgrade") else ())
@@ -121,7 +121,7 @@ WAITING = "waiting for the app's (.*); a second signal ends it, or the time limi
     ],
 )
 def test_what_becomes_of_them(start_process, raw_client, folder, column):
-    """Python waits for what is no daemon, and the server names it; daemons end with the process; a program goes on."""
+    """Python waits for threads and processes that are no daemons, and the server names them; daemons end with the process; a program goes on."""
     flags, end = COLUMNS[column]
     (folder / "own.py").write_text(APP)
     server = start_process(f"{folder}/own.py:hello", *flags)
@@ -142,11 +142,11 @@ def test_what_becomes_of_them(start_process, raw_client, folder, column):
         assert server.wait(30) == 0
     else:
         server.wait_for_log(rf"\(pid {pids['own']}\) has ended: it exited with status 0")
-        assert raw_client(server).fetch().body == b"hello"  # its successor serves
+        assert raw_client(server).fetch().body == b"hello"  # the successor serves
 
 
 def test_a_failed_start(folder):
-    """An import that fails has a shorter time, and its status; otherwise it is an end like others."""
+    """A failing import has a shorter time, and its status; otherwise the end is as usual."""
     (folder / "own.py").write_text(FAILING)
     command = [sys.executable, "-Im", "aserve", f"{folder}/own.py:hello", "--bind", "127.0.0.1:0"]
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
@@ -158,10 +158,10 @@ def test_a_failed_start(folder):
         check_cells(folder, started(folder))
 
 
-# The thread of a pool starts another process for one that has ended, which CPython 3.12 refuses while it ends.
+# The thread of a pool replaces an ended process, refused by CPython 3.12 at its own end.
 @pytest.mark.provokes(r"Exception in thread .*\(_handle_workers\)")
 def test_time_that_is_over(start_process, raw_client, folder):
-    """What has not finished is named and given up, and its processes are terminated; a program goes on."""
+    """Unfinished threads are named and given up, and processes are terminated; a program goes on."""
     (folder / "own.py").write_text(APP)
     server = start_process(f"{folder}/own.py:hello", "--drain-timeout", "0.1")
     raw_client(server).fetch()

@@ -1,7 +1,7 @@
-"""Time limits.  The timer ticks once a second.
+"""Time limits. The timer ticks once a second.
 
-Most tests let its seconds pass themselves (`pass_seconds`), once what they wait for has come about;
-where they cannot see that, they leave it to the clock, and take seconds.
+Most tests let the server's seconds pass themselves (`pass_seconds`), once the awaited state has come; for unseen states the clock decides, in
+seconds.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ pytestmark = [pytest.mark.one_way, pytest.mark.also_http2]
 @pytest.mark.parametrize(
     "octets", [b"GET / HTTP/1.1\r\nHost:", b"GET", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n1"]
 )
-def test_incomplete_requests(start_server, raw_client, octets):
-    """A head or a body that does not come in time is answered with 408, and the connection closed."""
+def test_incomplete_requests_are_answered_408(start_server, raw_client, octets):
+    """A late head or body is answered with 408, and the connection closed."""
     app = apps.Recorder(apps.hello)
     server = start_server(app, head_seconds=0.5, body_seconds=0.5)
     server.hold_clock()
@@ -67,7 +67,7 @@ def test_dripping_buys_a_body_no_time(start_server, raw_client, wait_until, sett
 
 @pytest.mark.parametrize("how", ["generator", "file"])
 def test_dripping_keeps_no_response_open(start_server, raw_client, wait_until, tmp_path, caplog, how):
-    """Nor does it keep a response for ever."""
+    """Dripping does not keep a response open without end."""
     path = tmp_path / "file"
     with open(path, "wb") as sparse:
         sparse.truncate(64 << 20)
@@ -83,7 +83,7 @@ def test_dripping_keeps_no_response_open(start_server, raw_client, wait_until, t
     client = raw_client(server, receive_buffer_bytes=8192)
     client.request()
     client.recv_head()
-    # The event loop has the time limits: it gets what a client does not read.
+    # The event loop has the time limits: it gets a client's unread octets.
     wait_until(lambda: any(getattr(wire, "exchange", None) for wire in server.server._listening.connections))
 
     def has_more_or_left():
@@ -92,7 +92,7 @@ def test_dripping_keeps_no_response_open(start_server, raw_client, wait_until, t
     def read_all():
         for _ in range(30):
             client.recv_exactly(1_000_000)  # a second: enough to be seen as progress
-            if how == "generator":  # of a worker that gets no CPU nobody could say that it waits for its client
+            if how == "generator":  # a worker without CPU would not be seen waiting for its client
                 wait_until(has_more_or_left)
             server.pass_seconds(1)
 
@@ -102,7 +102,7 @@ def test_dripping_keeps_no_response_open(start_server, raw_client, wait_until, t
 
 
 def test_idle_connections_are_closed_silently(start_server, raw_client):
-    """An idle connection is closed without a word, whether or not it was ever used; this by the clock."""
+    """An idle connection is closed without a word, used or not; here by the clock."""
     server = start_server(apps.hello, keep_alive_seconds=2, head_seconds=2)
     used, unused = raw_client(server), raw_client(server)
     used.fetch()
@@ -156,7 +156,6 @@ def test_dripping_buys_a_head_no_time(start_server, raw_client):
 
 
 def test_slow_app_is_not_timed_out(start_server, raw_client):
-    """The time limits are the client's: an app may take as long as it needs."""
     gate = apps.Gate()
     server = start_server(gate, keep_alive_seconds=0.5, head_seconds=0.5, body_seconds=0.5, write_seconds=0.5)
     server.hold_clock()

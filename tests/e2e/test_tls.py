@@ -48,7 +48,7 @@ def test_curl_is_served_over_tls(serve_tls, authority, flags):
 @needs_curl
 @pytest.mark.parametrize("flags", [["--tlsv1.0", "--tls-max", "1.1"], ["--http2-prior-knowledge", "--tls-max", "1.0"]])
 def test_curl_with_an_old_version(serve_tls, authority, flags):
-    """RFC 8996: a client that is too old is not served."""
+    """RFC 8996: a client with too old a version is not served."""
     assert curl(serve_tls(), authority, *flags, "--ciphers", "ALL:@SECLEVEL=0", check=False) == 35
 
 
@@ -69,7 +69,7 @@ def test_each_name_has_its_certificate(serve_tls, authority):
 @one_way
 @needs_curl
 def test_the_app_sees_client_certificates(serve_tls, authority):
-    """The app sees who the client is; one without a certificate is not served."""
+    """The app sees the client's identity; a client without a certificate is not served."""
     client = authority.issue(subject="/O=Test/CN=somebody")
     server = serve_tls(apps.environ_json, client_ca=authority.certificate, client_certificate="required")
     named = ["--cert", client.certificate, "--key", client.key]
@@ -96,7 +96,7 @@ def test_no_client_can_say_it_by_itself(serve_tls, authority):
 @needs_curl
 @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="there are no unix sockets")
 def test_tls_on_a_unix_socket(serve_tls, authority, tmp_path):
-    """TLS on a unix socket, with settings of its own."""
+    """TLS on a unix socket, with its own settings."""
     path = tmp_path / "s"
     other = authority.issue("other.test")
     server = serve_tls(apps.environ_json, bind=f"https://unix:{path}?certificate={other.certificate}&key={other.key}")
@@ -127,7 +127,7 @@ def test_renegotiation_is_refused_always(serve_tls, authority):
 
 @one_way
 def test_a_key_update_is_obeyed(serve_tls, authority):
-    """RFC 8446 4.6.3: new keys are made when the client wants them, and requests go on."""
+    """RFC 8446 4.6.3: new keys are made at the client's wish, and requests go on."""
     steps = [(b"", b"Verify return code")]
     for _ in range(3):
         steps += [(b"K\n", b"KEYUPDATE"), (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"hello\n")]
@@ -138,7 +138,7 @@ def test_a_key_update_is_obeyed(serve_tls, authority):
 
 
 def mixed(environ, start_response):
-    """Answer /KIND in one of the forms that a response may have."""
+    """Answer /KIND in one form of a response."""
     kind = environ["PATH_INFO"][1:]
     if kind == "file":
         start_response("200 OK", [])
@@ -149,7 +149,7 @@ def mixed(environ, start_response):
 
 @also_inline
 def test_only_records_are_on_the_wire(serve_tls, authority):
-    """Whatever the form of a response, and whoever sends it, all that is on the wire is records of TLS."""
+    """Whatever the form of a response, and its sender, the wire has only records of TLS."""
     client = MemorySocket(serve_tls(mixed), authority)
     kinds = ["small", "large", "file", "pieces"] * 3 + ["small"] * 50
     for number, kind in enumerate(kinds):
@@ -181,8 +181,7 @@ def test_requests_follow_on_one_connection(serve_tls, raw_client, tmp_path):
 
 
 @also_inline
-def test_pipelined(serve_tls, raw_client):
-    """Pipelined requests are answered in order."""
+def test_pipelined_requests_are_answered_in_order(serve_tls, raw_client):
     client = raw_client(serve_tls(apps.environ_json))
     for number in range(100):
         client.request(f"/{number}")
@@ -191,7 +190,7 @@ def test_pipelined(serve_tls, raw_client):
 
 
 def test_client_that_closes_its_side(serve_tls, authority):
-    """RFC 8446 6.1: a client that has said that it sends no more is still answered, and then the server closes, too."""
+    """RFC 8446 6.1: a client that has announced its last octet is still answered, and then the server closes, too."""
     gate = apps.Gate()
     server = serve_tls(gate)
     client = MemorySocket(server, authority)
@@ -210,8 +209,8 @@ def test_client_that_closes_its_side(serve_tls, authority):
     server.wait_until_idle()
 
 
-def test_slow_reader(serve_tls, raw_client):
-    """A client that reads slowly gets everything; of a file and a large body not much is held for it."""
+def test_a_slow_reader_gets_everything(serve_tls, raw_client):
+    """A slow reader gets everything; little of a file or large body is held for it."""
     for kind, size in {"large": 1 << 20, "file": os.path.getsize(__file__), "pieces": 500_000}.items():
         client = raw_client(serve_tls(mixed), receive_buffer_bytes=4096)
         client.request(f"/{kind}")
@@ -225,7 +224,7 @@ def test_slow_reader(serve_tls, raw_client):
 
 @also_inline
 def test_client_that_vanishes(serve_tls, raw_client):
-    """A client that is gone within a handshake, a request or a response leaves nothing behind."""
+    """A client that vanishes within a handshake, a request or a response leaves nothing behind."""
     server = serve_tls(mixed)
     for kind in ("large", "file", "pieces"):
         client = raw_client(server, receive_buffer_bytes=4096)
@@ -244,7 +243,7 @@ def test_client_that_vanishes(serve_tls, raw_client):
 
 @also_inline
 def test_truncation_is_seen(serve_tls, raw_client):
-    """What breaks off ends without a closure alert; what is complete with one, even where only the end says so."""
+    """A broken-off response ends without a closure alert; a complete one with an alert, even where only the end says so."""
     client = raw_client(serve_tls(apps.raises_mid_stream))
     client.send(b"GET / HTTP/1.0\r\n\r\n")
     with pytest.raises(client.Truncated) as caught:
@@ -256,8 +255,7 @@ def test_truncation_is_seen(serve_tls, raw_client):
     assert client.is_closed() and not client.is_reset
 
 
-def test_refused_upload(serve_tls, raw_client):
-    """An answer that comes before the upload ends is not lost."""
+def test_an_early_refusal_is_not_lost(serve_tls, raw_client):
     client = raw_client(serve_tls(apps.echo, max_body_bytes=1000))
     client.request("/", f"Content-Length: {1 << 30}", method="POST")
     with contextlib.suppress(OSError):
@@ -267,7 +265,7 @@ def test_refused_upload(serve_tls, raw_client):
 
 
 def test_a_drain_finishes_what_runs(serve_tls, raw_client, authority):
-    """What runs is finished, with a closure alert; what is idle is closed; what has just come is still served."""
+    """A running request is finished, with a closure alert; idle connections are closed; a request just received is still served."""
     gate = apps.Gate()
     server = serve_tls(gate)
     busy, idle, new = raw_client(server), raw_client(server), MemorySocket(server, authority)
@@ -296,7 +294,7 @@ def test_a_drain_finishes_what_runs(serve_tls, raw_client, authority):
 
 @pytest.mark.both_loops
 async def test_queued_when_the_drain_begins(tls_settings, authority):
-    """A client that the kernel has queued is served, too, in TLS."""
+    """A client in the kernel's queue is served, too, in TLS."""
 
     async def run():
         async with aserve.Server(apps.hello, **tls_settings, threads=1) as server:
@@ -320,7 +318,6 @@ async def test_queued_when_the_drain_begins(tls_settings, authority):
 
 @one_way
 def test_the_lane_is_taken(serve_tls, raw_client):
-    """A connection enters the lane when its handshake is done."""
     server = serve_tls(lane="auto", threads=8, bind=["https://127.0.0.1:0", "127.0.0.1:0"])
     with contextlib.closing(raw_client(server)) as client:
         assert client.fetch().status == 200
@@ -333,7 +330,7 @@ def test_the_lane_is_taken(serve_tls, raw_client):
 @one_way
 @needs_curl
 def test_behind_a_trusted_proxy(serve_tls, authority):
-    """Fields of a proxy that speaks TLS to us are believed as they are without."""
+    """Fields of a proxy that speaks TLS to us are believed as without TLS."""
     fields = ["-H", "X-Forwarded-For: 203.0.113.9", "-H", "X-Forwarded-Proto: http"]
     text = curl(serve_tls(apps.environ_json), authority, *fields)
     assert b'"REMOTE_ADDR": "127.0.0.1"' in text and b'"wsgi.url_scheme": "https"' in text
@@ -343,14 +340,14 @@ def test_behind_a_trusted_proxy(serve_tls, authority):
     assert b'"HTTPS"' not in text
 
 
-# The command, as the page has it
+# The command, by the page
 
 
 @pytest.mark.long_on_pypy
 @needs_curl
 @pytest.mark.checkout
 def test_the_page_works_as_it_stands(start_process, tmp_path):
-    """What docs/tls.md says first works as it stands; its other blocks are understood."""
+    """The first commands of docs/tls.md work as they stand; its other blocks are understood."""
     page = (pathlib.Path(__file__).parent.parent.parent / "docs/tls.md").read_text()
     shell = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     make, serve, fetch = shell[0].splitlines()
@@ -372,7 +369,7 @@ def test_the_page_works_as_it_stands(start_process, tmp_path):
 @pytest.mark.long_on_pypy
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
 @pytest.mark.parametrize("path", ["/", "/file?30000"])
-def test_wrk(start_process, localhost, path):
+def test_wrk_finds_no_error_over_tls(start_process, localhost, path):
     """A second of wrk: many connections, not one error."""
     process = start_process(
         "site", "--bind=https://127.0.0.1:0", f"--certificate={localhost.certificate}", f"--key={localhost.key}"

@@ -1,4 +1,4 @@
-"""Certificates that change while connections come: by a signal, by the clock, without a client that fails."""
+"""Certificates change while connections come: by a signal, by the clock, without a failing client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is no
 
 
 def put(source, certificate, key):
-    """Copy a certificate and key over others, each at once."""
+    """Copy certificate and key over the old files, each at once."""
     for path, name in ((certificate, "certificate"), (key, "key")):
         temporary = path.with_suffix(".new")
         shutil.copy(getattr(source, name), temporary)
@@ -30,14 +30,14 @@ def put(source, certificate, key):
 
 @pytest.fixture
 def files(localhost, tmp_path):
-    """Return the paths of a certificate and its key that may be changed."""
+    """Return the paths of a certificate and key for changes."""
     paths = tmp_path / "used.pem", tmp_path / "used.key"
     put(localhost, *paths)
     return paths
 
 
 def serial_of(server, authority):
-    """Return the serial number of the certificate that a new connection gets."""
+    """Return the serial number of a new connection's certificate."""
     context = ssl.create_default_context(cafile=str(authority.certificate))
     sock = socket.create_connection(server.address, SECONDS)
     with context.wrap_socket(sock, server_hostname="localhost") as secure:

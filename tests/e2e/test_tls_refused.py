@@ -1,4 +1,4 @@
-"""TLS on real sockets: what must be off, and clients that do not speak it, or not well."""
+"""TLS on real sockets: features that are off, and clients that speak no TLS, or bad TLS."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ one_way = pytest.mark.one_way
 needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 
 
-# What must be off
+# Features that are off
 
 
 def probe(server, version=0x0303, suites=(), versions=(), compression=b"\0", record_version=0x0301):
-    """
-    Say hello by hand; return ("alert", number), ("hello", version, suite, compression) or ("closed",).
+    """Say hello by hand; return ("alert", number), ("hello", version, suite, compression) or ("closed",).
 
-    Clients of today cannot offer what must be off: their libraries have forgotten it.
+    Clients of today cannot offer these features: their libraries have forgotten them.
     """
 
     def vector(octets, length_octet_count):
@@ -70,7 +69,7 @@ PROTOCOL_VERSION, HANDSHAKE_FAILURE, INAPPROPRIATE_FALLBACK = 70, 40, 86
 
 @one_way
 def test_what_is_on(serve_tls):
-    """Each suite that is on is taken alone; of several the first of ours; without compression."""
+    """Each active suite is taken alone; of several the first of ours; without compression."""
     server = serve_tls()
     for suite in GOOD:
         assert probe(server, suites=[suite]) == ("hello", 0x0303, suite, 0)
@@ -87,7 +86,7 @@ def test_old_versions_are_not_spoken(serve_tls):
     server = serve_tls()
     for version in (0x0302, 0x0301, 0x0300):
         suites = [*GOOD, 0xC009, 0xC00A, 0x002F, 0x0035]
-        # Of SSL 3 OpenSSL says only that it failed: that alert is all that it knows.
+        # OpenSSL tells no more of SSL 3 than a failed handshake.
         expected = PROTOCOL_VERSION if version > 0x0300 else HANDSHAKE_FAILURE
         assert probe(server, version, suites) == ("alert", expected), hex(version)
         assert probe(server, suites=suites, versions=[version]) == ("alert", PROTOCOL_VERSION), hex(version)
@@ -123,13 +122,12 @@ def test_weak_suites_are_not_taken(serve_tls):
 
 @one_way
 def test_a_forced_downgrade_is_told(serve_tls):
-    """RFC 7507: a client that was pushed back to an older version is told."""
+    """RFC 7507: a client forced back to an older version is told."""
     assert probe(serve_tls(), suites=[0xC02B, 0x5600]) == ("alert", INAPPROPRIATE_FALLBACK)
 
 
 @one_way
 def test_only_tls_1_3(serve_tls):
-    """--tls-min 1.3 is that."""
     server = serve_tls(tls_min="1.3")
     assert probe(server, suites=GOOD) == ("alert", PROTOCOL_VERSION)
     assert probe(server, suites=[0x1301], versions=[0x0304])[:2] == ("hello", 0x0304)
@@ -146,7 +144,7 @@ def test_http_2_only(serve_tls, authority):
 
 @one_way
 def test_why_a_handshake_failed(serve_tls, authority, tmp_path, caplog, raw_client):
-    """The log says what was wrong, in the words that docs/tls.md explains."""
+    """The log tells the fault, in the words of docs/tls.md."""
     server = serve_tls(client_ca=authority.certificate, client_certificate="required")
     assert probe(server, suites=[0xC02F]) == ("alert", HANDSHAKE_FAILURE)
     assert probe(server, 0x0302, GOOD) == ("alert", PROTOCOL_VERSION)
@@ -168,10 +166,10 @@ def test_why_a_handshake_failed(serve_tls, authority, tmp_path, caplog, raw_clie
         assert caplog.text.count(f"TLS handshake failed: {why}") == 1, why
 
 
-# Who does not speak TLS, or not well
+# Clients that speak no TLS, or bad TLS
 
 
-def test_plain_http(serve_tls, raw_client, caplog):
+def test_plain_http_is_told_so_once(serve_tls, raw_client, caplog):
     """Plain HTTP is told so, once, in the log and to the client."""
     server = serve_tls()
     client = raw_client(server.address)
@@ -184,7 +182,7 @@ def test_plain_http(serve_tls, raw_client, caplog):
 
 
 def test_handshakes_take_their_time(serve_tls, caplog):
-    """Those that do not end are cut."""
+    """Endless handshakes are cut."""
     server = serve_tls(head_seconds=5)
     server.hold_clock()
     socks = [socket.create_connection(server.address, SECONDS) for _ in range(3)]
@@ -192,7 +190,7 @@ def test_handshakes_take_their_time(serve_tls, caplog):
     socks[2].sendall(b"\x16\x03\x01\x00\xc8\x01")
     server.wait_until_known(3)
     for _ in range(2):
-        server.call(lambda: None)  # the loop has been round: it has read what was sent
+        server.call(lambda: None)  # the loop has been round, and has read the octets
     server.pass_seconds(6)
     for sock in socks:
         with contextlib.suppress(ConnectionResetError):

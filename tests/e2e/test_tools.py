@@ -25,7 +25,7 @@ IS_PYPY = sys.implementation.name == "pypy"
         pytest.param("/big?200000", [], marks=pytest.mark.long),
     ],
 )
-def test_wrk(start_process, path, flags):
+def test_wrk_finds_no_error(start_process, path, flags):
     """A second of wrk: many connections, not one error."""
     process = start_process("site", *flags)
     command = ["wrk", "--duration", "1", "--timeout", "20", "--threads", "1", "--connections", "32", process.url + path]
@@ -40,8 +40,8 @@ def test_wrk(start_process, path, flags):
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
 @pytest.mark.skipif(IS_PYPY, reason="the page is the same on PyPy; one look at it is enough")
-def test_browser(start_process, tmp_path):
-    """The demo page is shown by a browser: chromium parses it and finds its parts."""
+def test_a_browser_shows_the_demo(start_process, tmp_path):
+    """chromium shows the demo page, with all its parts."""
     process = start_process("aserve.demo:app")
     command = [
         "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",

@@ -30,7 +30,7 @@ async def until_shown(pilot, *texts):
 
 
 async def test_a_request_that_hangs(start_workers, tmp_path):
-    """Its row, its stack, one more worker, and new code, from the keys."""
+    """A hanging request's row, its stack, one more worker, and new code, by keys."""
     control = str(tmp_path / "control")
     process = start_workers("--workers", "2", "--threads", "1", "--control", control)
     process.wait_for_workers(2)
@@ -41,7 +41,7 @@ async def test_a_request_that_hangs(start_workers, tmp_path):
         await until_shown(
             pilot, f"pid {process.pid}", "2 of 2 workers ready", "1 of 2 threads busy", f"GET /wait{tmp_path}/x"
         )
-        await pilot.press("tab", "s")  # of the worker that is at the oldest request
+        await pilot.press("tab", "s")  # of the worker with the oldest request
         await until_shown(pilot, f", at GET /wait{tmp_path}/x:", "time.sleep(0.005)")
         (tmp_path / "x.go").touch()
         assert client.recv_response().status == 200
@@ -56,8 +56,8 @@ async def test_a_request_that_hangs(start_workers, tmp_path):
         await until_shown(pilot, "no server answers at")
 
 
-def test_the_command(start_process, tmp_path):
-    """In a terminal it shows the server until q is typed."""
+def test_the_command_shows_the_server_until_q(start_process, tmp_path):
+    """In a terminal the command shows the server until q is typed."""
     start_process("steered", "--control", str(tmp_path / "control"))
     ours, theirs = pty.openpty()
     command = [sys.executable, "-Im", "aserve", "top", "--control", str(tmp_path / "control")]
@@ -73,7 +73,7 @@ def test_the_command(start_process, tmp_path):
         try:
             while os.read(ours, 65536):
                 pass
-        except OSError:  # EIO: nobody has the other end
+        except OSError:  # EIO: the other end is closed
             pass
         assert process.wait(60) == 0
     finally:

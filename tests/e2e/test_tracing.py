@@ -1,4 +1,4 @@
-"""Traces of requests, by a real SDK: in this process, and in workers that are forked."""
+"""Traces of requests, by a real SDK: in this process, and in forked workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 CLAIM = "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 TRACE = 0x4BF92F3577B34DA6A3CE929D0E0E4736
-# Its exporter has a thread: it is started in each process that serves.
+# Its exporter has a thread, started in each serving process.
 APP = """\
 import aserve, os, sys
 from opentelemetry import trace
@@ -36,7 +36,7 @@ def app(environ, start_response):
 
 @pytest.fixture
 def spans(monkeypatch):
-    """The spans that have ended."""
+    """The ended spans."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
@@ -44,8 +44,8 @@ def spans(monkeypatch):
 
 
 @pytest.mark.also_inline
-def test_requests(start_server, raw_client, spans):
-    """One span each, whatever wire they take: small, streamed, refused to go on with a stranger's trace, failed."""
+def test_each_request_has_one_span(start_server, raw_client, spans):
+    """One span each, whatever the wire: small, streamed, refused to go on with a stranger's trace, failed."""
 
     def app(environ, start_response):
         assert trace.get_current_span().is_recording()
@@ -71,7 +71,7 @@ def test_requests(start_server, raw_client, spans):
 
 
 def test_with_a_proxy(start_server, raw_client, spans):
-    """A trace goes on that a trusted proxy brings; also beside a deadline."""
+    """A trusted proxy's trace goes on; also beside a deadline."""
     server = start_server(
         lambda environ, start: (start("200 OK", []), [b""])[1],
         is_checked=False,
@@ -89,7 +89,7 @@ def test_with_a_proxy(start_server, raw_client, spans):
 @NEEDS_LINUX
 @pytest.mark.parametrize("flags", [(), ("--preload",)], ids=["each", "preload"])
 def test_exporters_of_workers(start_workers, raw_client, tmp_path, flags):
-    """What `post_fork` starts sends the spans of each worker."""
+    """`post_fork` starts an exporter for the spans of each worker."""
     out = tmp_path / "spans"
     process = start_workers("--workers", "2", "--tracing", *flags, app=APP, SPANS=str(out))
     process.wait_for_workers(2 + bool(flags))

@@ -1,4 +1,4 @@
-"""Who a request is from: nothing that a client says is believed, all that a named proxy says is."""
+"""The client of a request: no word of a client is believed, every word of a named proxy is."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ GET = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n"
 
 
 def shown(environ):
-    """What tells of client and server, in one line."""
+    """Return the facts of client and server, in one line."""
     names = ("REMOTE_ADDR", "wsgi.url_scheme", "HTTP_HOST", "SERVER_PORT", "SCRIPT_NAME")
     return " ".join(environ.get(name) or "-" for name in names)
 
@@ -47,7 +47,7 @@ def shown(environ):
 @pytest.mark.also_inline
 @pytest.mark.parametrize("settings", [{}, {"trusted_proxies": "10.0.0.0/8, ::1, unix", "forwarded_fields": ALL}])
 def test_nothing_of_a_client_is_believed(start_server, raw_client, caplog, settings):
-    """Neither a field by which proxies tell of their client nor its twin with underscores reaches the app."""
+    """Neither a proxy's field about its client nor its twin with underscores reaches the app."""
     server = start_server(apps.environ_json, **settings)
     client = raw_client(server)
     plain = client.fetch().json()
@@ -82,7 +82,7 @@ CLAIM, CLAIM_TWIN = "OIDC_CLAIM_sub: ada", "oidc-claim-sub: root"
     ],
 )
 def test_fields_with_underscores(start_server, raw_client, lane, proxies, sent, found):
-    """Those that are named reach the app from a trusted proxy; from nobody else, and their twins with hyphens from nobody at all."""
+    """Named fields reach the app from a trusted proxy alone, and their twins with hyphens from nobody at all."""
     settings = {"trusted_proxies": proxies, "underscore_fields": "oidc_claim_sub", "forwarded_fields": ALL}
     client = raw_client(start_server(apps.environ_json, lane=lane, **settings))
     for body in (b"", b"x=y"):
@@ -101,7 +101,7 @@ def test_fields_with_underscores(start_server, raw_client, lane, proxies, sent, 
 @pytest.mark.plain
 @pytest.mark.parametrize("proxies", [None, "127.0.0.1"])
 def test_ipv4_on_a_socket_of_both_families(start_server, raw_client, proxies):
-    """A client of IPv4 has its IPv4 address on [::] as well: for the app, and where it is looked for among proxies."""
+    """A client of IPv4 has its IPv4 address on [::] as well: for the app, and among proxies."""
     try:
         server = start_server(apps.environ_json, bind="[::]:0", trusted_proxies=proxies or (), forwarded_fields=ALL)
     except BindError:
@@ -117,7 +117,7 @@ def test_ipv4_on_a_socket_of_both_families(start_server, raw_client, proxies):
 @pytest.mark.plain
 @pytest.mark.also_inline
 def test_a_proxy_is_believed(start_server, raw_client):
-    """Each request on a proxy's connection is its own client's; one without fields is the proxy's."""
+    """Each request on a proxy's connection is its own client's; a request without fields is the proxy's."""
     server = start_server(apps.environ_json, trusted_proxies="127.0.0.0/8", forwarded_fields=ALL)
     client = raw_client(server)
     port = server.address[1]
@@ -133,8 +133,7 @@ def test_a_proxy_is_believed(start_server, raw_client):
         assert shown(client.fetch().json()) == f"127.0.0.1 http test {port} -"
 
 
-def test_pipelined(start_server, raw_client):
-    """Requests that a proxy pipelines for several clients are not confused."""
+def test_pipelined_clients_are_not_confused(start_server, raw_client):
     server = start_server(apps.environ_json, trusted_proxies="127.0.0.1")
     client = raw_client(server)
     addresses = [f"203.0.113.{number}" for number in range(1, 13)]
@@ -171,7 +170,7 @@ def test_with_a_body(start_server, raw_client, body):
 
 @pytest.mark.also_inline
 def test_a_proxy_s_fault(start_server, raw_client):
-    """What nobody can understand is a 400 that says what it was, and the connection goes on."""
+    """A proxy's unreadable field is a 400 with its reason, and the connection goes on."""
     server = start_server(apps.environ_json, trusted_proxies="127.0.0.1")
     client = raw_client(server)
     reply = client.fetch("/", "X-Forwarded-For: 203.0.113.7, nonsense")
@@ -180,7 +179,7 @@ def test_a_proxy_s_fault(start_server, raw_client):
 
 
 def test_the_access_log(start_server, raw_client, tmp_path):
-    """The log shows the client that is believed, also of a request that the app has not seen."""
+    """The log shows the believed client, also of a request that the app has not seen."""
     path = tmp_path / "access.log"
     server = start_server(apps.hello, trusted_proxies="127.0.0.1", access_log=str(path), max_body_bytes=10)
     client = raw_client(server)
@@ -226,7 +225,7 @@ def test_a_unix_socket(start_server, raw_client, tmp_path, proxies, is_believed)
 
 @pytest.mark.one_way
 def test_a_front_server_is_believed_word_for_word(start_server, raw_client):
-    """Over uwsgi nothing is taken out: what passes is the front server's configuration."""
+    """Over uwsgi no field is taken out: the front server's configuration decides."""
     vars = {"REQUEST_METHOD": "GET", "REMOTE_ADDR": "203.0.113.7", "HTTP_X_FORWARDED_FOR": "1.2.3.4", "PATH_INFO": "/"}
     block = b"".join(struct.pack("<H", len(part)) + part.encode() for pair in vars.items() for part in pair)
     for settings in ({}, {"trusted_proxies": "*"}):
@@ -264,7 +263,7 @@ def proxied(start_server):
     ("header", "says"), [(V1, ("203.0.113.7", "4711", "443")), (V2, ("203.0.113.8", "1234", "8443"))]
 )
 def test_a_balancer_announces_the_client(proxied, raw_client, header, says):
-    """All requests of the connection are the announced client's; fields are that client's word."""
+    """All requests of the connection are the announced client's; fields are the client's word."""
     server = proxied()
     client = raw_client(server)
     client.send(header)
@@ -276,7 +275,7 @@ def test_a_balancer_announces_the_client(proxied, raw_client, header, says):
 
 @pytest.mark.parametrize("header", [V1, V2])
 def test_a_header_in_any_pieces(proxied, raw_client, header):
-    """Octet by octet, or together with the requests behind it."""
+    """The header may come octet by octet, or together with the requests behind it."""
     server = proxied()
     client = raw_client(server)
     for position in range(len(header)):
@@ -289,7 +288,7 @@ def test_a_header_in_any_pieces(proxied, raw_client, header):
 
 
 def test_a_proxy_behind_a_balancer(proxied, raw_client):
-    """An announced client that is a proxy itself is believed what it says in fields."""
+    """An announced client that is a proxy is believed in its fields."""
     client = raw_client(proxied(proxies="127.0.0.1, 203.0.113.7"))
     client.send(V1)
     environ = client.fetch("/", "X-Forwarded-For: 1.2.3.4, 198.51.100.1", "X-Forwarded-Proto: https").json()
@@ -311,7 +310,7 @@ def test_what_is_no_header(proxied, raw_client, caplog, octets):
 
 
 def test_others_are_refused(proxied, raw_client, caplog):
-    """Who is no proxy is not heard at all."""
+    """A peer that is no proxy is not heard at all."""
     server = proxied(apps.raises, proxies="10.0.0.1")
     for _ in range(5):
         assert raw_client(server).is_closed()
@@ -320,14 +319,14 @@ def test_others_are_refused(proxied, raw_client, caplog):
 
 @pytest.mark.one_way
 def test_a_header_that_does_not_come(proxied, raw_client, caplog):
-    """A header has the time of a request's head; a listener without one is as it always is."""
+    """A header has the time of a request's head; a listener without one works as ever."""
     server = proxied(head_seconds=5)
     server.hold_clock()
     silent, half = raw_client(server), raw_client(server)
     half.send(V1[:10])
     server.wait_until_known(2)
     for _ in range(2):
-        server.call(lambda: None)  # the loop has been round: it has read what was sent
+        server.call(lambda: None)  # the loop has been round, and has read the octets
     server.pass_seconds(6)
     assert silent.is_closed() and half.is_closed()
     assert "--head-timeout" in caplog.text
@@ -335,7 +334,7 @@ def test_a_header_that_does_not_come(proxied, raw_client, caplog):
 
 @pytest.mark.one_way
 def test_side_by_side(start_server, raw_client, tmp_path):
-    """It is a listener's own affair: the others of the server know nothing of it."""
+    """The header is a listener's own affair: other listeners of the server know nothing of it."""
     server = start_server(
         apps.environ_json,
         bind=["proxy+http://127.0.0.1:0", "127.0.0.1:0", f"proxy+http://unix:{tmp_path}/a.sock"],
@@ -351,7 +350,7 @@ def test_side_by_side(start_server, raw_client, tmp_path):
 
 @pytest.mark.one_way
 def test_the_access_log_of_announced_clients(proxied, raw_client, tmp_path):
-    """The log shows the announced client, also of a request that is refused."""
+    """The log shows the announced client, also of a refused request."""
     path = tmp_path / "access.log"
     server = proxied(access_log=str(path))
     client = raw_client(server)
@@ -364,8 +363,8 @@ def test_the_access_log_of_announced_clients(proxied, raw_client, tmp_path):
 
 
 @pytest.mark.one_way
-def test_a_drain(proxied, raw_client):
-    """A request that runs is finished; a connection whose header has not come is closed."""
+def test_a_drain_closes_connections_without_header(proxied, raw_client):
+    """A drain finishes a running request, and closes a connection without its header."""
     gate = apps.Gate()
     server = proxied(gate)
     silent, busy = raw_client(server), raw_client(server)
@@ -385,7 +384,7 @@ def test_a_drain(proxied, raw_client):
 @pytest.mark.plain
 @pytest.mark.parametrize("flags", [[], ["--lane", "off"]])
 def test_a_client_that_has_gone_before_it_is_accepted(start_process, raw_client, tmp_path, flags):
-    """Who resets its connection in the kernel's queue has no address any more: its request does not reach the app."""
+    """A client that resets its connection in the kernel's queue has no address any more: its request does not reach the app."""
     process = start_process("hello", "--access-log", "log", *flags)
     process.signal(signal.SIGSTOP)
     os.waitpid(process.pid, os.WUNTRACED)

@@ -24,14 +24,14 @@ def fetch_until_close(client, most=50):
     "RFC 9112 9.6", "a server may end a connection after a response that says close", "--max-connection-requests does"
 )
 @pytest.mark.parametrize("app", [apps.hello, apps.lazy_generator])
-def test_requests(start_server, raw_client, app):
-    """Each connection has a number of its own, whether the response is whole or in pieces."""
+def test_a_connection_ends_after_its_requests(start_server, raw_client, app):
+    """Each connection has its own number, whether the response is whole or in pieces."""
     server = start_server(app, max_connection_requests=3)
     assert [fetch_until_close(raw_client(server)) for _ in range(3)] == [3, 3, 3]
 
 
 def test_next_client_of_a_unix_socket(start_server, raw_client, tmp_path):
-    """Where clients have no address, what one has used is not taken from the next, which may get its descriptor."""
+    """Where clients have no address, a client's number is not taken from the next, which may get its descriptor."""
     server = start_server(apps.hello, bind=f"unix:{tmp_path}/socket", max_connection_requests=3)
     for _ in range(3):
         client = raw_client(server)
@@ -41,8 +41,8 @@ def test_next_client_of_a_unix_socket(start_server, raw_client, tmp_path):
     assert fetch_until_close(raw_client(server)) == 3
 
 
-def test_age(start_server, raw_client):
-    """A connection ends with the first answer after its age; others do not wait for it."""
+def test_a_connection_ends_after_its_age(start_server, raw_client):
+    """A connection ends with the first answer after its age; other connections do not wait for it."""
     server = start_server(apps.hello, max_connection_seconds=0.05)
     assert fetch_until_close(raw_client(server), 100_000) > 0
 
@@ -58,13 +58,12 @@ def test_http_1_0(start_server, raw_client):
 
 @pytest.mark.one_way
 def test_health_checks_do_not_count(start_server, raw_client):
-    """A balancer may ask as often as it wants on one connection."""
     server = start_server(apps.hello, max_connection_requests=2, healthcheck_path="/-/health")
     client = raw_client(server)
     assert {client.fetch("/-/health/ready").get("Connection") for _ in range(5)} == {None}
     assert [client.fetch().get("Connection") for _ in range(2)] == [None, "close"]
 
 
-def test_tls(serve_tls, raw_client):
-    """In TLS, where the event loop answers, it is the same."""
+def test_tls_connections_end_as_well(serve_tls, raw_client):
+    """In TLS, where the event loop answers, the number is the same."""
     assert fetch_until_close(raw_client(serve_tls(max_connection_requests=2))) == 2

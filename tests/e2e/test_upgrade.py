@@ -1,4 +1,4 @@
-"""SIGUSR2: new code of aserve's own, too, takes over within the same process, and no request is lost by that."""
+"""SIGUSR2: new code, aserve's own too, takes over within the same process, and no request is lost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _start(start_workers):
 
 
 def upgrade(process):
-    """Let it upgrade, and wait until every worker is new."""
+    """Upgrade, and wait until every worker is new."""
     count = process.count(DONE)
     process.signal(signal.SIGUSR2)
     wait_until(lambda: process.count(DONE) > count, 40, lambda: process.log)
@@ -43,13 +43,13 @@ def ask(process):
     return fetch_once(process.address).body.decode().split()[0]
 
 
-# It works
+# Upgrades that succeed
 
 
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("bind", [long("127.0.0.1:0"), "unix:{}/s"])
 def test_no_request_fails_under_load(start, tmp_path, bind):
-    """The new code takes over in the same process, on the same listeners; no request fails, on kept connections or fresh ones."""
+    """The new code takes over in the same process, on the same listeners; no request fails on kept or fresh connections."""
     flags = ["--bind", bind.format(tmp_path)] if "unix" in bind else []
     process = start("--workers", "2", *flags)
     before = process.wait_for_workers(2)
@@ -73,7 +73,7 @@ def sockets_of(process):
 
 
 def test_its_own_code(start):
-    """Another version of aserve takes over; settings and the number of workers are what they were."""
+    """Another version of aserve takes over; settings and number of workers stay."""
     process = start("--workers", "1", kind=Copied)
     process.wait_for_workers(1)
     process.signal(signal.SIGTTIN)
@@ -99,7 +99,7 @@ class PatientMetrics(Workers):
 
 @pytest.mark.long_on_pypy
 def test_clients_of_the_metrics_outlive_an_upgrade(start, tmp_path):
-    """Those whose request is on its way keep their connection, and the new code answers them."""
+    """A client with a request on its way keeps its connection, and the new code answers."""
     path, request = str(tmp_path / "m"), b"GET /metrics HTTP/1.1\r\nHost: test\r\n\r\n"
     process = start("--workers", "1", "--metrics", f"unix:{path}", kind=PatientMetrics)
     process.wait_for_workers(1)
@@ -116,7 +116,7 @@ def test_clients_of_the_metrics_outlive_an_upgrade(start, tmp_path):
 
 @pytest.mark.long_on_pypy
 def test_settings_are_read_anew(start, tmp_path):
-    """They are read anew, as by SIGHUP: what is bound stays."""
+    """Settings are read anew, as by SIGHUP: bound sockets stay."""
     (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nworkers = 1\nserver-name = 'one'\n")
     process = start()
     process.wait_for_workers(1)
@@ -132,7 +132,7 @@ def test_settings_are_read_anew(start, tmp_path):
 @pytest.mark.long_on_pypy
 @pytest.mark.provokes("was killed by SIGKILL")
 def test_a_worker_of_before_that_dies(start, tmp_path, wait_until):
-    """The new code tells what it was at."""
+    """The new code tells the request of the dead worker."""
     process = start("--workers", "1")
     (pid,) = process.wait_for_workers(1)
     client = RawClient(process.address)
@@ -148,7 +148,7 @@ def test_a_worker_of_before_that_dies(start, tmp_path, wait_until):
 
 @pytest.mark.long_on_pypy
 def test_again_and_again(start):
-    """The supervisor has the descriptors that it had before, its workers too, and nothing of the upgrade is in their environment."""
+    """Supervisor and workers have the descriptors of before, and nothing of the upgrade is in their environment."""
     process = start("--workers", "1")
     process.wait_for_workers(1)
     upgrade(process)
@@ -162,7 +162,7 @@ def test_again_and_again(start):
 
 
 def settled_kinds(pid):
-    """Return the same once five looks have found no change: what ends just now has some of them for a moment."""
+    """Return the same once five looks found no change: an ending process has some descriptors for a moment."""
     seen = []
 
     def is_settled():
@@ -175,17 +175,17 @@ def settled_kinds(pid):
 
 
 def kinds(pid):
-    """Return what a process's descriptors are, but for the numbers."""
+    """Return a process's kinds of descriptors, without numbers."""
     found = []
     for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # it is closed by now
+        with contextlib.suppress(FileNotFoundError):  # closed by now
             found.append(re.sub(r"\d+", "N", os.readlink(fd)))
     return sorted(found)
 
 
 @pytest.mark.long_on_pypy
 def test_the_console_script(start):
-    """It is found again as it was called, with all that has been in its environment."""
+    """The script is found again as it was called, with its whole environment."""
 
     class Script(Workers):
         command = (os.path.join(sysconfig.get_path("scripts"), "aserve"),)
@@ -208,7 +208,7 @@ def app(environ, start_response):
 
 @pytest.mark.long_on_pypy
 def test_the_link_leads_to_another_release(start, tmp_path):
-    """A working directory that is a link to the current release is that of the release of then."""
+    """A working directory behind a link to the current release follows the link to the next release."""
 
     class Released(Workers):
         command = ("sh", "-c", 'cd current && exec "$0" "$@"', *Workers.command)
@@ -226,11 +226,11 @@ def test_the_link_leads_to_another_release(start, tmp_path):
     assert ask(process) == "two"
 
 
-# It does not
+# Upgrades that are refused
 
 
 def refused(process, why, count=2):
-    """Ask for new code, and see that it is refused for this reason, and that nothing has changed."""
+    """Ask for new code; check that the upgrade is refused for this reason and changes nothing."""
     workers, files = process.wait_for_workers(count), kinds(process.pid)
     line = rf"(?m)SIGUSR2: nothing was upgraded: {why}.*; correct it, and send SIGUSR2; workers that go on as before: {count}$"
     before = len(re.findall(line, process.log))  # another trial may have been refused for the same reason
@@ -250,7 +250,7 @@ BROKEN_APPS = [
 
 @pytest.mark.long_on_pypy
 def test_an_app_that_is_broken(start):
-    """Nothing changes, however it is broken, and no request fails; corrected, it is taken."""
+    """A broken app changes nothing, however broken, and no request fails; a corrected app is taken."""
     process = start("--workers", "2")
     process.wait_for_workers(2)
     with load(functools.partial(RawClient, process.address), kinds=("kept", "fresh")) as running:
@@ -266,8 +266,8 @@ def test_an_app_that_is_broken(start):
 @pytest.mark.long  # 15 s; reloads have the same
 @pytest.mark.provokes("Fatal Python error: Aborted")
 def test_an_app_that_hangs(start):
-    """Its trial has --start-timeout, and its stack is told."""
-    process = start("--workers", "2", "--start-timeout", "15")  # on a busy machine, too, it imports by then
+    """The trial of an app has --start-timeout, and the hanging stack is told."""
+    process = start("--workers", "2", "--start-timeout", "15")  # enough for an import on a busy machine
     process.wait_for_workers(2)
     process.write_app("import time\ntime.sleep(99)\n")
     refused(process, r"the trial .* it was not ready within 15 s \(--start-timeout\)")
@@ -309,14 +309,14 @@ def test_its_own_code_is_broken(start):
         process.change_back(name)
     for name, old, new, _ in BROKEN_COPIES:
         process.change(name, old, new)
-    process.signal(signal.SIGHUP)  # code that is loaded goes on
+    process.signal(signal.SIGHUP)  # loaded code goes on
     process.wait_for_log("SIGHUP: done")
 
 
-@pytest.mark.long  # tests/processes has it with processes that the test plays
+@pytest.mark.long  # tests/processes has the same with played processes
 @pytest.mark.long_on_pypy
 def test_settings_that_are_wrong(start, tmp_path):
-    """They are told by what is wrong with them."""
+    """Wrong settings are told by their mistake."""
     (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nworkers = 1\n")
     process = start()
     process.wait_for_workers(1)
@@ -329,7 +329,7 @@ def test_settings_that_are_wrong(start, tmp_path):
 
 
 class Linked(Copied):
-    """One whose interpreter the test may take away."""
+    """A copy whose interpreter the test may take away."""
 
     def __init__(self, folder, app, *flags, **env):
         (folder / "python").symlink_to(os.path.realpath(sys.executable))
@@ -339,7 +339,7 @@ class Linked(Copied):
 
 @pytest.mark.long_on_pypy
 def test_a_missing_interpreter_changes_nothing(start, tmp_path):
-    """Nothing changes when it is missing for the trial, or only afterwards."""
+    """An interpreter missing for the trial, or only afterwards, changes nothing."""
     process = start("--workers", "1", kind=Linked)
     process.wait_for_workers(1)
     (tmp_path / "python").rename(tmp_path / "gone")
@@ -349,10 +349,10 @@ def test_a_missing_interpreter_changes_nothing(start, tmp_path):
     refused(process, f"{tmp_path}/python could not be run: No such file", 1)
 
 
-# Beside it
+# Upgrades beside other events
 
 
-@pytest.mark.long  # tests/processes has it with processes that the test plays
+@pytest.mark.long  # tests/processes has the same with played processes
 @pytest.mark.long_on_pypy
 def test_during_a_reload(start, tmp_path, wait_until):
     """The reload is finished first."""
@@ -370,7 +370,7 @@ def test_during_a_reload(start, tmp_path, wait_until):
     assert process.stop() == 0
 
 
-@pytest.mark.long  # tests/processes has it with processes that the test plays
+@pytest.mark.long  # tests/processes has the same with played processes
 @pytest.mark.long_on_pypy
 def test_reload_during_it(start, tmp_path, wait_until):
     """A reload during the trial is finished before the new code takes over."""
@@ -387,10 +387,10 @@ def test_reload_during_it(start, tmp_path, wait_until):
     process.wait_for_workers(1)
 
 
-@pytest.mark.long  # tests/processes has it with processes that the test plays
+@pytest.mark.long  # tests/processes has the same with played processes
 @pytest.mark.long_on_pypy
 def test_term_during_it(start, tmp_path, wait_until):
-    """All of them end, the trial, too, and nothing is left."""
+    """SIGTERM ends all processes, the trial too, and leaves nothing."""
     process = start("--workers", "2")
     process.wait_for_workers(2)
     process.write_app(GATED)
@@ -411,7 +411,7 @@ while "ASERVE_INHERITANCE" in os.environ and not os.path.exists("gate"):
 
 @pytest.fixture
 def between(start, tmp_path, wait_until):
-    """A server that is new code already, and has not begun to supervise: `gate` lets it."""
+    """A server of new code, held by `gate` before it supervises."""
     process = start("--workers", "2", kind=Copied)
     process.wait_for_workers(2)
     process.change("__init__.py", "from . import rpc", f"{GATE}from . import rpc")
@@ -422,7 +422,7 @@ def between(start, tmp_path, wait_until):
 
 @pytest.mark.long_on_pypy
 def test_a_signal_between_is_not_lost(between, tmp_path):
-    """A signal is not lost while one program becomes the other; workers serve meanwhile."""
+    """A signal is not lost while one program becomes the next; workers serve meanwhile."""
     between.signal(signal.SIGTERM)
     pending = re.search(r"ShdPnd:\s+(\w+)", pathlib.Path(f"/proc/{between.pid}/status").read_text())[1]
     assert int(pending, 16) & 1 << (signal.SIGTERM - 1)
@@ -434,7 +434,7 @@ def test_a_signal_between_is_not_lost(between, tmp_path):
 
 @pytest.mark.long_on_pypy
 def test_a_worker_that_dies_between(between, tmp_path):
-    """It is reaped and replaced by the new code."""
+    """A dead worker is reaped and replaced by the new code."""
     first, second = between.wait_for_workers(2)
     os.kill(second, signal.SIGKILL)
     assert ask(between) == "one"
@@ -447,7 +447,7 @@ def test_a_worker_that_dies_between(between, tmp_path):
 
 @pytest.mark.long_on_pypy
 def test_another_form_starts_new_workers(start):
-    """New code that does not know what code of before has left starts workers of its own, and no request fails."""
+    """New code that cannot read the state of old code starts its own workers, and no request fails."""
     process = start("--workers", "2", kind=Copied)
     before = process.wait_for_workers(2)
     process.change("processes/upgrade/inheritance.py", "FORM = ", "FORM = 99")
@@ -461,7 +461,7 @@ def test_another_form_starts_new_workers(start):
     assert process.stop() == 0
 
 
-# While there is a file `gate`, an import waits until there is one `import-PID`. The path /hold waits for a file `free`.
+# While a file `gate` exists, an import waits for a file `import-PID`. The path /hold waits for a file `free`.
 HELD_APP = """
 import os, pathlib, time
 FOLDER = pathlib.Path({folder!r})
@@ -483,7 +483,7 @@ def app(environ, start_response):
 
 @pytest.mark.long_on_pypy
 def test_requests_that_wait_while_the_form_changes(start, tmp_path):
-    """Old workers pass them to each other by way of the new code, before its workers serve and afterwards, and all are answered."""
+    """Old workers pass waiting requests to each other through the new code, before and after its workers serve; all are answered."""
 
     def let_import():
         for each in tmp_path.glob("importing-*"):
@@ -516,7 +516,7 @@ def test_requests_that_wait_while_the_form_changes(start, tmp_path):
 @pytest.mark.long_on_pypy
 @pytest.mark.skipif(not can_unshare(), reason="needs the right to make a namespace of processes")
 def test_as_pid_1(start):
-    """In a container the supervisor is PID 1, and stays that."""
+    """In a container the supervisor is PID 1, and stays PID 1."""
 
     class Contained(Workers):
         command = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *Workers.command)

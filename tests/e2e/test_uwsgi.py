@@ -59,7 +59,7 @@ def test_a_request_is_answered_as_http(start, raw_client, bind):
 
 
 def test_a_body_in_pieces(start, raw_client):
-    """However the octets come, the app gets its body."""
+    """The app gets its body, however the octets come."""
     server = start(apps.echo, bind="uwsgi://127.0.0.1:0")
     body = b"x" * 300_000
     raw = packet(body=body, REQUEST_METHOD="POST")
@@ -81,8 +81,7 @@ def test_no_chunks_and_no_interim_responses(start, raw_client):
 
 
 @rule("RFC 9110 9.3.2", "no body in the response to HEAD", "none over uwsgi, too")
-def test_head(start, raw_client):
-    """HEAD has no body."""
+def test_head_has_no_body(start, raw_client):
     server = start(apps.hello, bind="uwsgi://127.0.0.1:0")
     octets = raw_client(server).ask(packet(REQUEST_METHOD="HEAD"))
     assert octets.endswith(b"\r\n\r\n") and b"Content-Length: 6\r\n" in octets
@@ -105,8 +104,7 @@ def test_no_second_content_length(start, raw_client, body):
     assert environ.get("CONTENT_LENGTH", "") == ("5" if body else "")
 
 
-def test_the_mount(start, raw_client):
-    """modifier1 30: SCRIPT_NAME is taken off PATH_INFO."""
+def test_modifier_30_takes_script_name_off(start, raw_client):
     server = start(apps.environ_json, bind="uwsgi://127.0.0.1:0")
     client = raw_client(server)
     client.send(packet(30, SCRIPT_NAME="/app", PATH_INFO="/app/x%41"))
@@ -114,14 +112,13 @@ def test_the_mount(start, raw_client):
     assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == ("/app", "/x%41")
 
 
-def test_a_ping(start, raw_client):
-    """A healthy server answers with an empty warning, and closes."""
+def test_a_ping_gets_an_empty_warning(start, raw_client):
     server = start(apps.hello, bind="uwsgi://127.0.0.1:0")
     assert raw_client(server).ask(PING) == b"\x64\0\0\1"
 
 
 def test_a_ping_of_an_overloaded_server(start, raw_client, wait_until):
-    """Requests that wait too long for a worker are told to who asks, until they do so no more."""
+    """A ping tells that requests wait too long for a worker, while they do."""
     gate = apps.Gate()
     server = start(gate, bind="uwsgi://127.0.0.1:0", threads=1, healthcheck_max_wait_seconds=0.05)
     clients = [raw_client(server) for _ in range(2)]
@@ -150,7 +147,7 @@ class DelayUntilTold:
 
 
 def test_a_ping_within_the_drain_delay(start, raw_client, monkeypatch):
-    """With --drain-delay a new connection learns of the drain, too, and who has not heard of it yet is served."""
+    """With --drain-delay a new connection learns of the drain, too, and a client without the news is served."""
     delay = DelayUntilTold()
     monkeypatch.setattr(server_module, "asyncio", delay)
     server = start(apps.hello, bind=["uwsgi://127.0.0.1:0", "127.0.0.1:0"], drain_delay_seconds=HOUR)
@@ -166,7 +163,7 @@ def test_a_ping_within_the_drain_delay(start, raw_client, monkeypatch):
 
 
 def test_a_ping_while_draining(start, raw_client):
-    """A connection that was there before the drain learns of it, and a request on it is served."""
+    """A connection from before the drain learns of the drain, and a request on it is served."""
     gate = apps.Gate()
     server = start(gate, bind="uwsgi://127.0.0.1:0")
     running, monitor, late = raw_client(server), raw_client(server), raw_client(server)
@@ -197,8 +194,8 @@ def test_a_ping_while_draining(start, raw_client):
         (b"\0\x04\0\0\xff\xff\0\0", "reaches past its packet"),
     ],
 )
-def test_silence(start, raw_client, caplog, octets, text):
-    """What is not served is closed without an octet, with one line in the log that names the listener."""
+def test_an_unserved_packet_is_closed_in_silence(start, raw_client, caplog, octets, text):
+    """An unserved packet is closed without an octet, with one line in the log that names the listener."""
     server = start(apps.hello, bind="uwsgi://127.0.0.1:0")
     assert raw_client(server).ask(octets) == b""
     lines = [record.getMessage() for record in caplog.records if text in record.getMessage()]
@@ -212,8 +209,7 @@ def test_silence(start, raw_client, caplog, octets, text):
         ({"max_fields": 1}, {f"HTTP_{number}": "" for number in range(80)}, "--max-fields"),
     ],
 )
-def test_limits(start, raw_client, caplog, settings, vars, setting):
-    """The client is answered 431; it and the log are told which setting to raise."""
+def test_a_limit_is_named_to_client_and_log(start, raw_client, caplog, settings, vars, setting):
     server = start(apps.hello, bind="uwsgi://127.0.0.1:0", max_request_line_bytes=4096, **settings)
     client = raw_client(server)
     client.send(packet(**vars))
@@ -235,7 +231,7 @@ def test_a_body_over_the_limit(start, raw_client, size):
 
 @rule("RFC 9112 8", "an incomplete response is known as one", "over uwsgi a reset, which front servers pass on")
 def test_a_cut_body_is_a_reset(start, raw_client):
-    """An app that dies within its body: on TCP a reset."""
+    """An app that dies within its body causes a reset on TCP."""
     server = start(apps.raises_mid_stream, bind="uwsgi://127.0.0.1:0")
     client = raw_client(server)
     client.send(packet())
@@ -264,7 +260,6 @@ def test_an_app_that_fails(start, raw_client, caplog):
 
 
 def test_side_by_side(start, raw_client, tmp_path):
-    """One process, one executor, every protocol at once."""
     binds = [f"uwsgi://unix:{tmp_path}/u", "scgi://127.0.0.1:0", "http://127.0.0.1:0"]
     server = start(apps.environ_json, bind=binds)
     uwsgi, scgi, http = server.server.addresses
@@ -292,7 +287,7 @@ def test_the_rights_of_a_socket(start, raw_client, tmp_path):
 
 @pytest.mark.long_on_pypy
 def test_a_server_that_was_killed(start_process, raw_client, tmp_path):
-    """The file that a killed server leaves behind is replaced by the next one."""
+    """The file left by a killed server is replaced by the next server."""
     path = str(tmp_path / "s")
     process = start_process("hello", "--bind", f"uwsgi://unix:{path}")
     process.process.kill()

@@ -1,4 +1,4 @@
-"""`import uwsgi` in workers: what they share outlives each of them, and what runs by itself runs once."""
+"""`import uwsgi` in workers: shared values outlive each worker, and timers run once."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def workers_of(process, count, is_preloaded=False):
 @pytest.mark.long_on_pypy
 @pytest.mark.provokes("was killed by SIGKILL")
 @pytest.mark.parametrize("flags", [[], long(["--preload"])])
-def test_cache(start, flags, wait_until):
-    """What one worker keeps, all have: after a crash, a reload and an upgrade, too."""
+def test_the_cache_outlives_workers(start, flags, wait_until):
+    """One worker's values are all workers': after a crash, a reload and an upgrade, too."""
     process = start(*flags, *CACHE, extra="uwsgi.cache_set('imported', 'first')\n")
     first = workers_of(process, 2, bool(flags))
     assert ask(process, "uwsgi.cache_set('k', 'value')")[0] == "True"
@@ -66,7 +66,6 @@ def test_cache(start, flags, wait_until):
 @pytest.mark.long_on_pypy
 @pytest.mark.provokes("was killed by SIGKILL")
 def test_lock_of_the_dead(start, wait_until):
-    """A worker that is killed lets its locks go."""
     process = start()
     pids = workers_of(process, 2)
     _, pid = ask(process, "uwsgi.lock(1)")
@@ -76,7 +75,7 @@ def test_lock_of_the_dead(start, wait_until):
 
 
 @pytest.mark.parametrize("flags", first_on_pypy([[], long(["--preload"]), long(["--threads", "0"])]))
-def test_timer(start, flags, wait_until):
+def test_each_tick_is_one_workers(start, flags, wait_until):
     """Each tick is one worker's: five are five, of however many workers."""
     extra = (
         "@rbtimer(0.02)\ndef endless(number):\n    note('endless')\n"
@@ -91,7 +90,7 @@ def test_timer(start, flags, wait_until):
     assert process.stop() == 0
 
 
-def test_signals(start, wait_until):
+def test_signals_reach_all_one_or_any_worker(start, wait_until):
     """A request raises a signal: for all workers, for one, for any."""
     extra = (
         "signal(1, target='workers')(lambda number: note('all'))\n"
@@ -112,7 +111,7 @@ GATED = "signal(1)(lambda number: gate('gate'))\n@timer(0.05)\ndef tick(number):
 
 @pytest.mark.provokes("was killed by SIGKILL")
 def test_a_function_that_hangs(start, wait_until):
-    """It stops nobody else; when its worker is killed, another runs what was raised meanwhile."""
+    """A hanging function stops no other; when its worker is killed, another runs the signals raised meanwhile."""
     process = start(extra=GATED)
     workers_of(process, 2)
     ask(process, "uwsgi.signal(1)")
@@ -130,8 +129,8 @@ def test_a_function_that_hangs(start, wait_until):
 
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("flags", [[], long(["--preload"])])
-def test_reload_waits(start, wait_until, flags):
-    """What runs when its worker is replaced comes to its end; ticks go on in the successors, and end in nobody's drain."""
+def test_a_reload_waits_for_running_functions(start, wait_until, flags):
+    """A running function of a replaced worker comes to its end; ticks go on in the successors, and end in nobody's drain."""
     process = start(*flags, extra=GATED)
     before = workers_of(process, 2, bool(flags))
     ask(process, "uwsgi.signal(1)")
@@ -167,8 +166,7 @@ def test_a_reload_loses_no_tick(start, wait_until):
 
 
 @pytest.mark.long_on_pypy
-def test_facts(start, wait_until):
-    """What agents ask, and who the workers are."""
+def test_facts_for_agents_are_right(start, wait_until):
     process = start()
     pids = workers_of(process, 2)
     assert ask(process, "uwsgi.numproc, uwsgi.opt['master'], uwsgi.opt['lazy-apps']")[0] == "(2, True, True)"
@@ -179,15 +177,15 @@ def test_facts(start, wait_until):
 
 
 @pytest.mark.long_on_pypy
-def test_preloaded_facts(start):
-    """With --preload it is not lazy, and the mold is worker 0."""
+def test_facts_of_preloaded_workers_are_right(start):
+    """With --preload the app is not lazy, and the mold is worker 0."""
     process = start("--preload", extra="imported_by = uwsgi.worker_id()\n")
     workers_of(process, 2, is_preloaded=True)
     assert ask(process, "imported_by, uwsgi.opt['master'], 'lazy-apps' in uwsgi.opt")[0] == "(0, True, False)"
 
 
 @pytest.mark.long_on_pypy
-def test_one_process(start, wait_until):
+def test_one_process_has_all_but_a_reload(start, wait_until):
     """Without workers all is there, too, but for a reload."""
     always = "@timer(0.02)\ndef always_at_work(number):\n    time.sleep(0.1)\n"
     process = start(*CACHE, extra="uwsgi.atexit = lambda: note('end')\n" + GATED + always, size=None)
@@ -204,7 +202,7 @@ def test_one_process(start, wait_until):
 
 @pytest.mark.long_on_pypy
 def test_a_configuration_of_uwsgis(start_workers, tmp_path):
-    """Its caches, and what agents ask."""
+    """A configuration of uWSGI's gives its caches, and the facts for agents."""
     (tmp_path / "a.ini").write_text(
         "[uwsgi]\nprocesses = 2\ncache2 = name=sessions,items=10,blocksize=64\nlocks = 2\nlazy-apps = 0\n"
     )
@@ -219,7 +217,9 @@ def test_a_configuration_of_uwsgis(start_workers, tmp_path):
 
 @pytest.mark.long_on_pypy
 def test_only_where_it_is_asked_for(start_workers):
-    """Neither the module nor what is below it is there otherwise, but for settings, and what a supervisor has, as a reload may name the first folder of jobs."""
+    """Otherwise neither the module nor its parts are imported, but for settings, and the supervisor's modules, as a reload may name the first folder
+    of jobs.
+    """
     app = (
         "import sys\nimport importlib.util\n"
         "def app(environ, start_response):\n    start_response('200 OK', [])\n"

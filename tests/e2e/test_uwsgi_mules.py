@@ -1,4 +1,4 @@
-"""Mules (--uwsgi-mule): processes beside the workers, which get messages from them, and lose none by a reload."""
+"""Mules (--uwsgi-mule): processes beside the workers that get messages from them, and lose none by a reload."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.uwsgi_apps import APP, ask, notes, who
 
 pytestmark = [NEEDS_LINUX, pytest.mark.any_parser]
 
-PATIENCE_SECONDS = 60.0  # a mule has to import the app first, and others use the machine
+PATIENCE_SECONDS = 60.0  # a mule imports the app first, on a busy machine
 MULES = ["--uwsgi-module", "on", "--uwsgi-cache", "items=100"]
 EXTRA = """\
 @mulefunc
@@ -49,14 +49,14 @@ def start(start_workers):
 
 
 def mules_of(process):
-    """Return the pids of mules that have begun, in the order of the log."""
+    """Return the pids of begun mules, in the order of the log."""
     return [int(pid) for pid in re.findall(r"attached mule(?:-\d)? \(pid (\d+)\) has begun", process.log)]
 
 
 @pytest.mark.long_on_pypy
 @pytest.mark.provokes("was killed by SIGKILL", "is started once more")
-def test_functions(start, wait_until):
-    """A call of a request runs in a mule, which shares the cache; what was sent while it is dead is done by the next one."""
+def test_a_function_runs_in_a_mule(start, wait_until):
+    """A call of a request runs in a mule, which shares the cache; a dead mule's calls are done by the next."""
     process = start("-", "-")
     assert ask(process, "work('job')")[0] == "True" and ask(process, "second('other')")[0] == "True"
     wait_until(lambda: who(process, "job") and who(process, "other-2"), PATIENCE_SECONDS)
@@ -71,8 +71,7 @@ def test_functions(start, wait_until):
 
 
 @pytest.mark.long_on_pypy
-def test_signals(start, wait_until):
-    """A timer of a mule runs there, and in no worker."""
+def test_a_timer_of_a_mule_runs_there(start, wait_until):
     process = start("-", "-")
     wait_until(lambda: [word for word, _ in notes(process) if word.startswith("tick")][3:], PATIENCE_SECONDS)
     assert {word for word, _ in notes(process)} == {"tick-2-0"}
@@ -80,8 +79,8 @@ def test_signals(start, wait_until):
 
 
 @pytest.mark.long_on_pypy
-def test_a_program(start, wait_until):
-    """It has the module uwsgi, and waits for messages by itself. A reload starts it anew; what is sent meanwhile is done."""
+def test_a_program_of_a_mule_gets_messages(start, wait_until):
+    """A mule's program has the module uwsgi, and waits for messages by itself. A reload starts it anew; messages sent meanwhile are done."""
     process = start("mule.py", extra=f"import pathlib\npathlib.Path('mule.py').write_text({PROGRAM!r})\n")
     assert ask(process, "uwsgi.mule_msg('one')")[0] == "True"
     (before,) = wait_until(lambda: who(process, "one"), PATIENCE_SECONDS)
@@ -95,8 +94,7 @@ def test_a_program(start, wait_until):
 
 
 @pytest.mark.long_on_pypy
-def test_upgrade(start, wait_until):
-    """New code in the supervisor's process finds the queues."""
+def test_an_upgrade_finds_the_queues(start, wait_until):
     process = start("-")
     process.signal(signal.SIGUSR2)
     process.wait_for_log("SIGUSR2: done", 60)
@@ -107,8 +105,8 @@ def test_upgrade(start, wait_until):
 
 @pytest.mark.long_on_pypy
 @pytest.mark.provokes("was killed by SIGKILL")
-def test_counts(start, wait_until):
-    """What workers have done is counted over their ends, as a status page shows it."""
+def test_counts_go_on_over_workers(start, wait_until):
+    """Workers' requests are counted over their ends, as a status page shows."""
     process = start("-")
     for _ in range(5):
         ask(process, "1")

@@ -1,4 +1,4 @@
-"""Small programs that import uwsgi, in the manner of real ones: with one ini file they do on aserve what they do on uWSGI, where that is installed."""
+"""Small programs that import uwsgi, in the manner of real ones: with one ini file they do the same on aserve as on an installed uWSGI."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ wsgi-file = program.py
 callable = app
 {options}
 """
-# Each program defines `answer(environ)`; what it notes by itself, it reads from a file.
+# Each program defines `answer(environ)`; notes made by itself are read from a file.
 BEGIN = """\
 import os, sys, time
 import uwsgi
@@ -55,7 +55,7 @@ def app(environ, start_response):
 
 
 class Program(NamedTuple):
-    """A program; what its file says besides; and what it answers in the end, to one of the requests that are sent again and again."""
+    """A program; the further lines of its file; and its last answer, to one of many repeated requests."""
 
     source: str
     options: str
@@ -78,7 +78,7 @@ def answer(environ):
     assert uwsgi.version_info[0] == 2 and uwsgi.opt["master"] and uwsgi.hostname and uwsgi.started_on and uwsgi.logsize() == 0
     return "enough" if total >= 4 else "few"
 ''', "processes = 2", "enough"),
-    # Functions that run by themselves.
+    # Functions that run by themselves
     "timers": Program(
         '''
 @timer(1)
@@ -101,7 +101,7 @@ def answer(environ):
     uwsgi.signal(17)
     return " ".join(word for word in noted() if word != "cron")
 ''', "processes = 2", "rbtimer signal-17 timer"),
-    # A file that is watched.
+    # A watched file
     "files": Program(
         '''
 os.makedirs("watched", exist_ok=True)
@@ -139,7 +139,7 @@ def answer(environ):
         time.sleep(1)
     return " ".join(noted())
 ''', "spooler = jobs", "raw-b spool-a whole-5-c"),
-    # Locks, and a function that only one process may run.
+    # Locks, and a function that only one process may run
     "locks": Program(
         '''
 @lock
@@ -159,7 +159,7 @@ def answer(environ):
     return "even" if int(uwsgi.cache_get("count")) % 5 == 0 else "lost"
 import threading
 ''', "processes = 1\ncache2 = name=default,items=100", "even"),
-    # Calls that a mule does.
+    # Calls done by a mule
     "mulefunc": Program(
         '''
 @mulefunc
@@ -198,7 +198,7 @@ while True:
     with open("notes", "a") as file:
         file.write("%s-%d\\n" % (message.decode(), uwsgi.mule_id()))
 '''),
-    # Tasks that say themselves who does them, as uwsgi-tasks does.
+    # Tasks that choose their worker, as uwsgi-tasks does
     "tasks": Program(
         '''
 import pickle
@@ -260,7 +260,7 @@ def answer(environ):
     sessions.set("user", "anna")
     return "%s %s" % (sessions.get("user"), uwsgi.cache_num("visits", "sessions") >= 3)
 ''', "processes = 2\ncache2 = name=sessions,items=100", "anna True"),
-    # What a request says, and files.
+    # Facts of a request, and files
     "request": Program(
         '''
 with open("sent", "w") as file:
@@ -291,7 +291,7 @@ def answer(environ):
 
 
 class UWSGI:
-    """The real one, on an ini file."""
+    """The real uWSGI, on an ini file."""
 
     def __init__(self, command: str, folder: pathlib.Path, port: int) -> None:
         self.address = ("127.0.0.1", port)
@@ -302,7 +302,6 @@ class UWSGI:
         )  # fmt: skip
 
     def end(self) -> None:
-        """End it."""
         self.process.terminate()
         try:
             self.process.wait(20)
@@ -345,8 +344,7 @@ def fetch(address: tuple[str, int], body: str) -> str:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_here(tmp_path, name):
-    """On aserve, by the file as it is."""
+def test_aserve_serves_the_program_unchanged(tmp_path, name):
     program = PROGRAMS[name]
     write(tmp_path, program, "http-socket = 127.0.0.1:0")
     process = ServerProcess(["--uwsgi-ini", "site.ini"], tmp_path, {}, ["env"])
@@ -361,8 +359,8 @@ def test_here(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_there(tmp_path, name):
-    """On uWSGI: so it is no invention of ours."""
+def test_uwsgi_serves_the_program_the_same(tmp_path, name):
+    """uWSGI serves the same: it is no invention of ours."""
     command = shutil.which("uwsgi", path=os.path.dirname(sys.executable))
     if command is None or sys.implementation.name != "cpython":
         pytest.skip("uWSGI is not installed")
@@ -391,8 +389,8 @@ def app(environ, start_response):
 """
 
 
-def test_websocket(start_process, tmp_path, raw_client):
-    """uWSGI's own example of a WebSocket: it echoes until the client leaves."""
+def test_the_websocket_of_uwsgis_example_echoes(start_process, tmp_path, raw_client):
+    """uWSGI's own example of a WebSocket echoes until the client leaves."""
     (tmp_path / "echo.py").write_text(ECHO)
     process = start_process(f"{tmp_path / 'echo.py'}:app", "--uwsgi-module", "on", "--threads", "4")
     client = raw_client(process)

@@ -1,4 +1,4 @@
-"""Requests do not wait for a busy worker while another is free, nor are they lost with a worker that ends."""
+"""Requests do not wait for a busy worker while another is free, nor are they lost with an ending worker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aserve.core.page import Field
 
 pytestmark = [NEEDS_LINUX, pytest.mark.any_parser]
 
-# Each path /hold/NAME waits until there is a file NAME; all others are answered at once.
+# Each path /hold/NAME waits for a file NAME; all others are answered at once.
 APP = """
 import os, pathlib, time
 FOLDER = pathlib.Path({folder!r})
@@ -44,7 +44,9 @@ def held(start_workers, wait_until, tmp_path):
     names = []
 
     def hold(client: RawClient) -> tuple[str, int]:
-        """Send a request that keeps a worker's only thread until `free`; return its name, and the worker: the connection may just have gone to another."""
+        """Send a request that keeps a worker's only thread until `free`; return its name, and the worker: the connection may just have gone to
+        another.
+        """
         name = f"n{len(names)}"
         names.append(name)
         client.request(target=f"/hold/{name}")
@@ -76,7 +78,7 @@ def clients_of(address, count):
 
 @pytest.mark.parametrize("lane", ["auto", "off"])
 def test_quick_requests_beside_a_busy_worker(held, lane):
-    """Those on its own kept connections are answered by the other, with their bodies, and so are those that follow; none of them fails."""
+    """Requests on the busy worker's kept connections are answered by the other, with their bodies, and so are later ones; none fails."""
     process, hold, free = held("--workers", "2", "--lane", lane)
     process.wait_for_workers(2)
     with clients_of(process.address, 8) as clients:
@@ -94,7 +96,7 @@ def test_quick_requests_beside_a_busy_worker(held, lane):
 
 @pytest.mark.parametrize("how", ["recycle", "reload"])
 def test_a_worker_that_ends(held, how):
-    """Its waiting requests go to its successor, which answers them while the thread of the old one is inside the app."""
+    """An ending worker's waiting requests go to its successor, which answers while the old thread is inside the app."""
     process, hold, free = held("--workers", "1")
     (pid,) = process.wait_for_workers(1)
     with clients_of(process.address, 4) as clients:
@@ -115,7 +117,7 @@ def test_a_worker_that_ends(held, how):
 
 
 def test_workers_that_are_all_busy(held, wait_until):
-    """A request waits then, and is answered by the first that is free."""
+    """With all workers busy a request waits, and is answered by the first free one."""
     process, hold, free = held("--workers", "2")
     process.wait_for_workers(2)
     pages = SharedPages(process.pid)
@@ -134,12 +136,12 @@ def test_workers_that_are_all_busy(held, wait_until):
 
 
 def moved_requests(process) -> int:
-    """Return how many requests the supervisor keeps, as they are on their way."""
+    """Return how many requests on their way the supervisor keeps."""
     return sum("aserve-request" in name for name in process.open_files())
 
 
 def two_at_one(clients):
-    """Return two clients that the same worker has answered."""
+    """Return two clients answered by the same worker."""
     pids = [pid_of(client.fetch()) for client in clients]
     busiest = max(pids, key=pids.count)
     return [client for client, pid in zip(clients, pids) if pid == busiest][:2]
@@ -152,7 +154,7 @@ def sent(held, wait_until):
     process.wait_for_workers(2)
     pages = SharedPages(process.pid)
     with clients_of(process.address, 3) as clients:
-        wait_until(lambda: pages.connections == [1, 2])  # they are levelled out no more
+        wait_until(lambda: pages.connections == [1, 2])  # levelling is over
         first, waiting = two_at_one(clients)
         name, busy = hold(first)
         stopped = next(pid for pid in process.workers if pid != busy)
@@ -165,7 +167,7 @@ def sent(held, wait_until):
 
 
 def test_a_worker_that_is_killed_before_it_has_a_request(sent):
-    """Another worker answers, the client notices nothing, and the log says that there was one."""
+    """Another worker answers, the client notices nothing, and the log tells the request."""
     process, free, busy, stopped, first, waiting = sent
     os.kill(stopped, signal.SIGKILL)
     process.wait_for_log(
@@ -177,7 +179,7 @@ def test_a_worker_that_is_killed_before_it_has_a_request(sent):
 
 
 def test_a_worker_that_does_not_answer(sent, wait_until):
-    """The request is taken back from it, and answered once, also when the worker goes on."""
+    """The request is taken back from a stopped worker, and answered once, also when the worker goes on."""
     process, free, busy, stopped, first, waiting = sent
     let_hang(SharedPages(process.pid).of(stopped))
     process.wait_for_log(r"\(pid %d\) does not answer: a request that was on its way" % stopped)
@@ -186,7 +188,7 @@ def test_a_worker_that_does_not_answer(sent, wait_until):
     os.kill(stopped, signal.SIGCONT)
 
     def goes_on() -> bool:
-        with clients_of(process.address, 1) as (client,):  # which of both gets a new connection, nobody promises
+        with clients_of(process.address, 1) as (client,):  # either worker may get a new connection
             return pid_of(client.fetch()) == stopped
 
     wait_until(goes_on)
@@ -194,7 +196,7 @@ def test_a_worker_that_does_not_answer(sent, wait_until):
 
 
 def test_a_worker_that_is_killed_with_a_request(held, wait_until):
-    """One that has moved there is among those that the log names; it is not begun again."""
+    """A moved request is among the requests that the log names, and is not begun again."""
     process, hold, free = held("--workers", "2")
     process.wait_for_workers(2)
     with clients_of(process.address, 8) as clients:
@@ -209,18 +211,18 @@ def test_a_worker_that_is_killed_with_a_request(held, wait_until):
 
 
 def test_connections_at_rest_on_their_way_to_a_worker_that_is_killed(held, wait_until):
-    """Others get them, and no client notices anything."""
+    """Other workers get the connections, and no client notices anything."""
     process, _, _ = held("--workers", "2")
     process.wait_for_workers(2)
     pages = SharedPages(process.pid)
     with clients_of(process.address, 8) as clients:
-        wait_until(lambda: pages.connections == [4, 4])  # they are levelled out no more
+        wait_until(lambda: pages.connections == [4, 4])  # levelling is over
         pids = [pid_of(client.fetch()) for client in clients]
         ends, stopped = sorted(set(pids))
         halt(stopped)
         page = pages.of(stopped)
         let_turn(page)
-        page[Field.CONNECTIONS] = 0  # it gets as many of the first's as the successor, or more
+        page[Field.CONNECTIONS] = 0  # it gets at least as many connections of the first as the successor
         os.kill(ends, signal.SIGTERM)
         process.wait_for_log(r"\(pid %d\) has ended" % ends)
         os.kill(stopped, signal.SIGKILL)
@@ -232,7 +234,7 @@ def test_connections_at_rest_on_their_way_to_a_worker_that_is_killed(held, wait_
 
 
 def test_an_upgrade_in_place(sent):
-    """The new code knows of the request, and gives it to another worker once the one that was stopped is killed."""
+    """The new code knows the request, and gives it to another worker once the stopped worker is killed."""
     process, free, busy, stopped, first, waiting = sent
     process.signal(signal.SIGUSR2)
     process.wait_for_log("upgraded from")
@@ -263,7 +265,7 @@ def ready_of(metrics):
 @pytest.mark.long
 @pytest.mark.parametrize("flags", [("--workers", "2"), (), ("--lane", "off"), ("--native", "off")])
 def test_a_stall_that_no_client_waits_out(start_workers, wait_until, tmp_path, flags):
-    """Every thread waits, and forty clients leave after 8 s and come again: status, /ready and the log tell of it, and all is well behind it."""
+    """Every thread waits, and forty clients leave after 8 s and come again: status, /ready and the log tell the stall, and all is well behind it."""
     stuck, metrics, control = (str(tmp_path / name) for name in ("stuck", "metrics", "control"))
     app = STUCK.format(stuck=stuck)
     process = start_workers(*flags, "--threads", "2", "--metrics", f"unix:{metrics}", "--control", control, app=app)

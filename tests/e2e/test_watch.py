@@ -1,4 +1,4 @@
-"""Workers that have served their time, or hang: another serves before they end, and the log says why."""
+"""Workers at the end of their time, or hanging: another serves before they end, and the log says why."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.interpreter import NEEDS_LINUX, first_on_pypy
 
 pytestmark = [NEEDS_LINUX, pytest.mark.any_parser]
 
-# /die: SIGSEGV. /grow: 256 MiB more. /hang: it does not return.
+# /die: SIGSEGV. /grow: 256 MiB more. /hang: does not return.
 APP = """\
 import os, time
 
@@ -38,7 +38,7 @@ def app(environ, start_response):
 
 
 def ask(process, path="/"):
-    """Return the pid that a fresh connection finds."""
+    """Return the pid behind a fresh connection."""
     return int(fetch_once(process.address, path).body)
 
 
@@ -54,7 +54,7 @@ def ask(process, path="/"):
     ids=["requests", "lifetime", "rss", "uss"],
 )
 def test_a_worker_that_has_served_its_time(start_workers, flags, path, requests, why):
-    """Its successor is ready before it drains; the log names reason and value; no request fails."""
+    """A worker's successor is ready before the drain; the log names reason and value; no request fails."""
     process = start_workers("--workers", "1", *flags, app=APP)
     (pid,) = process.wait_for_workers(1)
     for _ in range(requests):
@@ -71,7 +71,7 @@ def test_a_worker_that_has_served_its_time(start_workers, flags, path, requests,
 
 @pytest.mark.provokes("its event loop", "ending it, with its stack", "Fatal Python error: Aborted")
 def test_a_worker_that_hangs(start_workers):
-    """It is said, with its stacks; then it is replaced, and ended when its successor serves."""
+    """A hanging worker is told, with its stacks; then replaced, and ended when its successor serves."""
     process = start_workers(
         "--workers", "1", "--threads", "0", "--hang-warning", "2s", "--hang-timeout", "4s", app=APP
     )  # fmt: skip
@@ -97,7 +97,7 @@ def test_a_worker_that_hangs(start_workers):
 @pytest.mark.provokes("has crashed", "Fatal Python error: Segmentation fault")
 @pytest.mark.parametrize("lane", first_on_pypy(["auto", long("off")]))
 def test_what_a_worker_was_at_when_it_crashed(start_workers, tmp_path, wait_until, lane):
-    """The log line of its end names the requests, and each of them has its line in the access log."""
+    """The log line of a crash names the requests, and each has its line in the access log."""
     log = tmp_path / "access.log"
     flags = ["--access-log", str(log), "--access-log-format", "%(end) %(worker) %(status) %(request) %(secs)"]
     process = start_workers("--workers", "1", "--threads", "2", "--lane", lane, *flags, app=APP)
@@ -122,7 +122,7 @@ def test_what_a_worker_was_at_when_it_crashed(start_workers, tmp_path, wait_unti
 
 @pytest.mark.long_on_pypy
 def test_what_a_worker_was_at_when_the_app_ended_it(start_workers, tmp_path):
-    """An exit status of 0 is no better: nobody had told it to end, and its requests have their lines."""
+    """An exit status of 0 is no better: the end was unasked, and the worker's requests have their lines."""
     log = tmp_path / "access.log"
     app = "import os\ndef app(environ, start_response):\n    os._exit(0)\n"
     process = start_workers("--workers", "1", "--access-log", str(log), app=app)
@@ -138,12 +138,12 @@ def test_what_a_worker_was_at_when_the_app_ended_it(start_workers, tmp_path):
 
 @pytest.mark.long_on_pypy
 def test_workers_share_the_work(start_workers):
-    """Who has a connection that idles leaves the next one to the other."""
+    """A worker with an idle connection leaves the next one to the other."""
     process = start_workers("--workers", "2", "--threads", "2", app=APP)
     pids = process.wait_for_workers(2)
     clients, served = [], []
     try:
-        # On a busy machine one of them may not run for a while, and gets its part of those that come then.
+        # On a busy machine one of them may not run for a while, and gets its part of later connections.
         while len(served) < 20 or (len(served) < 100 and min(map(served.count, pids)) < 0.3 * len(served)):
             clients.append(RawClient(process.address))
             served.append(int(clients[-1].fetch("/").body))
@@ -156,7 +156,7 @@ def test_workers_share_the_work(start_workers):
 
 @pytest.mark.skipif(not shutil.which("taskset") or os.cpu_count() == 1, reason="needs taskset and two CPUs")
 def test_cpus_that_go_and_come_back(start_workers, wait_until):
-    """With --workers auto there are fewer workers while the supervisor may run on one CPU alone, and as many as before when it may run on all again."""
+    """With --workers auto there are fewer workers while the supervisor may run on one CPU alone, and as many as before on all again."""
 
     def bind(cpus):
         subprocess.run(["taskset", "-cp", cpus, str(process.pid)], check=True, stdout=subprocess.DEVNULL)

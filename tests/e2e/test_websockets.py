@@ -75,8 +75,8 @@ def ask(client, message):
 
 
 @pytest.mark.plain
-def test_flask_sock(start_server, connect, raw_client):
-    """Texts and octets, small and large; what the client closes ends for the app."""
+def test_flask_sock_echoes_until_closed(start_server, connect, raw_client):
+    """Texts and octets, small and large, are echoed; a client's close ends the socket for the app."""
     server = start_server(chat(), is_checked=False)
     client = connect(server)
     for message in ("hello", "\N{SNOWMAN}" * 50000, bytes(range(256)) * 4096):
@@ -87,8 +87,7 @@ def test_flask_sock(start_server, connect, raw_client):
 
 
 @pytest.mark.one_way
-def test_over_tls(start_server, connect, tls_settings, authority):
-    """The same over https."""
+def test_a_websocket_works_over_tls(start_server, connect, tls_settings, authority):
     server = start_server(chat(), is_checked=False, **tls_settings)
     context = ssl.create_default_context(cafile=str(authority.certificate))
     client = connect(server, ssl_context=context)
@@ -97,8 +96,8 @@ def test_over_tls(start_server, connect, tls_settings, authority):
 
 @pytest.mark.one_way
 @pytest.mark.plain
-def test_pings(start_server, connect):
-    """A server that pings waits for its client with a selector, and by time."""
+def test_pings_are_answered_in_time(start_server, connect):
+    """A pinging server waits for its client with a selector, and by time."""
     app = chat()
     app.config["SOCK_SERVER_OPTIONS"] = {"ping_interval": 1}
     client = connect(start_server(app, is_checked=False))
@@ -111,8 +110,8 @@ def test_pings(start_server, connect):
 @pytest.mark.one_way
 @pytest.mark.plain
 @pytest.mark.parametrize("transports", [["websocket"], ["polling", "websocket"]])
-def test_flask_socketio(start_server, transports):
-    """Events both ways, whether the client begins with requests or with a WebSocket."""
+def test_flask_socketio_sends_events_both_ways(start_server, transports):
+    """Events go both ways, whether the client begins with requests or with a WebSocket."""
     app = Flask(__name__)
     events = SocketIO(app, async_mode="threading")
 
@@ -163,10 +162,10 @@ MOVED = {
     ),
 )
 def test_modes_for_greenlets(tmp_path, moved, transports):
-    """An app of uWSGI's or gunicorn's that chooses gevent, since it is installed, is served in threads."""
+    """An app of uWSGI's or gunicorn's that chooses gevent, if installed, is served in threads."""
     name, mode, chosen = moved
     (tmp_path / "gevent").mkdir()
-    (tmp_path / "gevent" / "__init__.py").write_text("")  # importing more of it fails
+    (tmp_path / "gevent" / "__init__.py").write_text("")  # a further import would fail
     (tmp_path / "shop.py").write_text(EVENTS.format(mode=f", async_mode={mode!r}" if mode else ""))
     (tmp_path / name).write_text(MOVED[name])
     process = ServerProcess(["--uwsgi-ini" if name == "site.ini" else "--gunicorn-conf", name], tmp_path, {}, ["env"])
@@ -186,8 +185,7 @@ def test_modes_for_greenlets(tmp_path, moved, transports):
 
 @pytest.mark.one_way
 @pytest.mark.plain
-def test_behind_nginx(start_server, connect, fronts):
-    """With the configuration of the docs."""
+def test_a_websocket_works_behind_nginx(start_server, connect, fronts):
     server = start_server(chat(), is_checked=False, trusted_proxies="127.0.0.1")
     nginx = fronts.nginx(
         Page("websockets").block("Behind nginx", "nginx"),
@@ -199,8 +197,10 @@ def test_behind_nginx(start_server, connect, fronts):
 
 
 @pytest.mark.long_on_pypy
-def test_a_reload(start_workers, connect, tmp_path):
-    """Their worker says how many it has. Clients of workers that are replaced see the end, and connect anew to the next; nobody waits for --drain-timeout."""
+def test_a_reload_moves_websockets_to_new_workers(start_workers, connect, tmp_path):
+    """A worker tells its number of WebSockets. Clients of replaced workers see the end, and connect anew to the next; nobody waits for
+    --drain-timeout.
+    """
     control = str(tmp_path / "control")
     server = start_workers("--workers", "2", "--drain-timeout", "60", "--control", control, app=SITE)
     before = set(server.wait_for_workers(2))

@@ -1,4 +1,4 @@
-"""What an app does to the process: the table in docs/processes.md, row by row, in one process, with a worker, and with a mold."""
+"""An app's acts on its process: the table in docs/processes.md, row by row, in one process, with a worker, and with a mold."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Stream:
     def write(self, text): pass
 sys.stdout, sys.stderr = Stream(), io.StringIO()
 """
-# What is done at the import, and in a view.
+# An act at the import, and in a view.
 DONE = {
     "handles SIGTERM, from its import on": (
         'signal.signal(signal.SIGTERM, lambda *_: [os.write(2, b"the app\'s handler\\n"), sys.exit(9)])',
@@ -76,7 +76,7 @@ def test_the_table_has_these_rows():
 
 
 class Doing:
-    """A server whose app has done it, and what is looked at."""
+    """A server whose app has acted, and the looks at it."""
 
     def __init__(self, start_process, raw_client, folder, does, mode):
         imported, view = DONE[does]
@@ -92,7 +92,7 @@ class Doing:
         return reply.body.decode()
 
     def end(self):
-        """A signal to the process that serves replaces it, or ends it; the whole ends clean."""
+        """A signal to the serving process replaces or ends it; the whole ends clean."""
         if self._has_workers:
             pid = self.ask()
             os.kill(int(pid), signal.SIGTERM)
@@ -104,7 +104,7 @@ class Doing:
 
 
 def look_handles(doing):
-    """The handler runs before what the server does."""
+    """The handler runs before the server's act."""
     assert "SIGTERM: the app's own handler, own.<lambda>, runs before the server's" in doing.server.log
     doing.end()
     log = doing.server.log
@@ -118,7 +118,7 @@ def look_fails(doing):
 
 
 def look_logs(doing):
-    """Both logs go on where they were, and nowhere else."""
+    """Both logs go on in their places, and nowhere else."""
     doing.ask("/view")
     doing.ask("/raise", 500)
     doing.server.wait_for_log("raised ZeroDivisionError at GET /raise\n  Traceback")
@@ -180,5 +180,5 @@ LOOKS = {
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("does", DONE)
 def test_what_becomes_of_it(start_process, raw_client, tmp_path, does, mode):
-    """It is as the page says, and the process that serves ends clean."""
+    """The page tells the outcome, and the serving process ends clean."""
     LOOKS.get(does, look_serves)(Doing(start_process, raw_client, tmp_path, does, mode))

@@ -1,4 +1,4 @@
-"""Worker processes: they start, crash, are replaced and end, and no request is lost by that."""
+"""Worker processes start, crash, are replaced and end; no request is lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def start(start_workers):
 
 
 def ask(process):
-    """Return the version and pid that a fresh connection finds."""
+    """Return the version and pid behind a fresh connection."""
     return ask_at(process.address)
 
 
@@ -68,7 +68,9 @@ def test_start_and_end(start, wait_until, flags):
 
 @pytest.mark.parametrize("loop", first_on_pypy(["auto", "asyncio"]))
 def test_the_supervisor_is_small(start, loop):
-    """It has one thread, and no event loop; what makes those it has imported once, for all of its workers, and nothing that they do not use."""
+    """The supervisor has one thread and no event loop; the event loop's module is imported once for all workers, and only where workers use the
+    module.
+    """
     process = start("--workers", "1", "--loop", loop)
     assert len(os.listdir(f"/proc/{process.pid}/task")) == 1
     assert not [name for name in process.open_files() if "eventfd" in name or "timerfd" in name]
@@ -80,7 +82,7 @@ def test_the_supervisor_is_small(start, loop):
 
 @pytest.mark.long_on_pypy
 def test_without_standard_output(start):
-    """It may be closed; workers are started, and started again."""
+    """With standard output closed, workers start and restart."""
     closing = ["sh", "-c", 'exec "$@" >&-', "sh"]
     process = start("--bind", "127.0.0.1:0", "--workers", "1", launcher=closing, PYTHONUNBUFFERED="")
     (first,) = process.wait_for_workers(1)
@@ -91,7 +93,7 @@ def test_without_standard_output(start):
 
 @pytest.mark.long_on_pypy
 def test_as_many_as_cpus(start):
-    """--workers auto: one for each CPU that may be used."""
+    """--workers auto starts a worker for each usable CPU."""
     process = start("--workers", "auto")
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     assert re.search(rf"with {cpus} workers? \(--workers auto: ", process.log)
@@ -112,7 +114,7 @@ BROKEN = [
     ("source", "why", "tracebacks"), first_on_pypy([BROKEN[0], *map(long, BROKEN[1:4]), *BROKEN[4:]])
 )
 def test_an_app_that_cannot_be_imported(tmp_path, source, why, tracebacks):
-    """At the first start it ends the command: the app's traceback once, one line, status 1."""
+    """An app that fails at the first start ends the command: the app's traceback once, a last line, status 1."""
     (tmp_path / "broken.py").write_text(source)
     timeout = ["--start-timeout", "5"] if "timeout" in why else []
     done = run_command("broken:app", "--workers", "4", "--bind", "127.0.0.1:0", *timeout, cwd=tmp_path)
@@ -122,12 +124,12 @@ def test_an_app_that_cannot_be_imported(tmp_path, source, why, tracebacks):
     assert done.stderr.count("Traceback (most recent call last)") == tracebacks
     assert "serving on" not in done.stderr
     if "timeout" in why:
-        assert re.search(r'broken.py", line \d in <module>', done.stderr)  # where it was
+        assert re.search(r'broken.py", line \d in <module>', done.stderr)  # the place of the sleep
 
 
 @pytest.mark.long_on_pypy
 def test_a_port_in_use(tmp_path):
-    """It is told before any worker begins, with status 2."""
+    """A used port is told before any worker begins, with status 2."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -138,7 +140,7 @@ def test_a_port_in_use(tmp_path):
 
 @pytest.mark.parametrize(("bind", "lane"), first_on_pypy(each_once(BINDS, ["auto", "off"])))
 def test_the_queue_is_served_at_the_end(start, raw_client, tmp_path, wait_until, bind, lane):
-    """Who has connected before SIGTERM is answered, though no worker could accept so far."""
+    """A client connected before SIGTERM is answered, even if no worker could accept so far."""
     process = start("--workers", "2", "--threads", "0", "--lane", lane, *flags_of(bind, tmp_path))
     process.wait_for_workers(2)
     clients = []
@@ -171,7 +173,7 @@ def test_term_under_load(start, tmp_path):
 
 @pytest.mark.long_on_pypy
 def test_ctrl_c_is_the_supervisors(start, raw_client, tmp_path, wait_until):
-    """A terminal sends SIGINT to all of them: workers go on with what runs, and the supervisor drains them."""
+    """A terminal sends SIGINT to the whole group: workers finish running requests, and the supervisor drains."""
     process = start("--workers", "2")
     pids = process.wait_for_workers(2)
     client = raw_client(process)
@@ -187,7 +189,7 @@ def test_ctrl_c_is_the_supervisors(start, raw_client, tmp_path, wait_until):
 
 @pytest.mark.long_on_pypy
 def test_a_second_signal(start, raw_client, tmp_path, wait_until):
-    """Asked again, it ends all of them at once."""
+    """A second signal ends all workers at once."""
     process = start("--workers", "2")
     pids = process.wait_for_workers(2)
     client = raw_client(process)
@@ -195,7 +197,7 @@ def test_a_second_signal(start, raw_client, tmp_path, wait_until):
     wait_until((tmp_path / "gate.in").exists)
     process.signal()
     process.wait_for_log("draining")
-    time.sleep(0.6)  # a signal sooner is the same one
+    time.sleep(0.6)  # a sooner signal counts as the same
     process.signal()
     assert process.wait() == 128 + signal.SIGTERM
     assert client.is_closed() and not any(map(is_alive, pids))
@@ -226,7 +228,7 @@ def test_term_while_it_starts(tmp_path):
 
 @pytest.mark.long_on_pypy
 def test_a_drain_that_takes_too_long(start, raw_client, tmp_path, wait_until):
-    """What is cut off at --drain-timeout makes the exit status 1, and has one line in the access log: the worker's."""
+    """A request cut off at --drain-timeout makes the exit status 1, and has a line of the worker's in the access log."""
     log = tmp_path / "access.log"
     flags = ("--access-log", str(log), "--access-log-format", "%(end) %(request)")
     process = start("--workers", "2", "--drain-timeout", "0.3", *flags)
@@ -240,7 +242,7 @@ def test_a_drain_that_takes_too_long(start, raw_client, tmp_path, wait_until):
 
 @pytest.mark.long_on_pypy
 def test_the_files_of_the_supervisor(start, tmp_path, wait_until):
-    """The pid file and the socket are the supervisor's: a worker that ends leaves both, and they go with the supervisor."""
+    """Pid file and socket belong to the supervisor: a worker's end leaves both, the supervisor's end removes both."""
     process = start("--workers", "1", "--pid-file", str(tmp_path / "pid"), "--bind", f"unix:{tmp_path}/s")
     (worker,) = process.wait_for_workers(1)
     assert (tmp_path / "pid").read_text() == f"{process.pid}\n"
@@ -252,11 +254,11 @@ def test_the_files_of_the_supervisor(start, tmp_path, wait_until):
     assert not (tmp_path / "pid").exists() and not (tmp_path / "s").exists()
 
 
-# Ends that nobody has asked for
+# Ends that nobody asked for
 
 
-def test_a_crash(start, raw_client, wait_until):
-    """A worker that dies is replaced in its slot; the others serve on meanwhile, and the log says what has happened."""
+def test_a_crashed_worker_is_replaced(start, raw_client, wait_until):
+    """A dead worker is replaced in its slot; the rest serve on meanwhile, and the log tells the crash."""
     process = start("--workers", "2")
     pids = process.wait_for_workers(2)
     client = raw_client(process)
@@ -273,7 +275,7 @@ def test_a_crash(start, raw_client, wait_until):
 
 @pytest.mark.long_on_pypy
 def test_broken_code_after_a_crash(start):
-    """While a crashed worker cannot be replaced, the others go on; the log says since when, why, and what to do."""
+    """While a crashed worker cannot be replaced, the rest serve on; the log says since when, why, and what to do."""
     process = start("--workers", "2")
     first, second = process.wait_for_workers(2)
     process.write_app("raise ValueError('broken')\n")
@@ -291,7 +293,7 @@ def test_broken_code_after_a_crash(start):
 
 
 def test_a_supervisor_that_dies(start, raw_client, tmp_path, wait_until):
-    """kill -9 of the supervisor: its workers finish what runs, and end; the socket's file does not stay."""
+    """kill -9 of the supervisor: workers finish running requests and end; the socket's file is removed."""
     process = start("--workers", "2", "--bind", f"unix:{tmp_path}/s")
     pids = process.wait_for_workers(2)
     client = raw_client(process)
@@ -307,7 +309,7 @@ def test_a_supervisor_that_dies(start, raw_client, tmp_path, wait_until):
 
 @pytest.mark.long_on_pypy
 def test_a_supervisor_that_dies_before_a_worker_that_is_kept(start, wait_until):
-    """A thread of the app's that never ends keeps its process for some seconds after the drain, and no longer."""
+    """A thread of the app's without an end keeps the process for some seconds after the drain, and no longer."""
     source = "import threading\nthreading.Thread(target=threading.Event().wait).start()\ndef app(*args): pass\n"
     process = start("--workers", "1", "--drain-timeout", "0.1", app=source)
     (pid,) = process.wait_for_workers(1)
@@ -317,7 +319,7 @@ def test_a_supervisor_that_dies_before_a_worker_that_is_kept(start, wait_until):
 
 @pytest.mark.long_on_pypy
 def test_a_supervisor_that_dies_while_a_worker_starts(tmp_path, wait_until):
-    """A worker whose import hangs ends with its supervisor, too."""
+    """A worker with a hanging import ends with its supervisor, too."""
     (tmp_path / "slow.py").write_text("import time, sys\nprint('here', flush=True)\ntime.sleep(99)\n")
     command = [sys.executable, "-Im", "aserve", "slow:app", "--workers", "2", "--bind", "127.0.0.1:0"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
@@ -337,7 +339,7 @@ def test_a_supervisor_that_dies_while_a_worker_starts(tmp_path, wait_until):
     first_on_pypy(each_once(BINDS, [[], ["--lane", "off"], ["--threads", "0"], ["--reload-at-once"]])),
 )
 def test_reload_under_load(start, tmp_path, wait_until, bind, flags):
-    """SIGHUP: the new code takes over, and no request fails, on kept connections and on fresh ones."""
+    """SIGHUP: the new code takes over, and no request fails on kept or fresh connections."""
     process = start("--workers", "2", *flags, *flags_of(bind, tmp_path))
     before = process.wait_for_workers(2)
     address = address_of(process, bind, tmp_path)
@@ -357,7 +359,7 @@ def test_reload_under_load(start, tmp_path, wait_until, bind, flags):
     ("bind", "flags"), first_on_pypy(each_once(BINDS, [[], ["--lane", "off"], ["--threads", "0"]]))
 )
 def test_kept_connections_go_on(start, raw_client, tmp_path, wait_until, bind, flags):
-    """Who is connected when all workers are replaced goes on, on the same connection, with the new code."""
+    """A connected client stays on the same connection while all workers are replaced, and gets the new code."""
     process = start("--workers", "2", *flags, *flags_of(bind, tmp_path))
     process.wait_for_workers(2)
     clients = [raw_client(address_of(process, bind, tmp_path)) for _ in range(40)]
@@ -367,7 +369,7 @@ def test_kept_connections_go_on(start, raw_client, tmp_path, wait_until, bind, f
     wait_until((tmp_path / "gate.in").exists)
     process.write_app("two")
     process.signal(signal.SIGHUP)
-    process.wait_for_log(r"(?s)is ready.*is ready.*is ready.*is ready")  # two of them are new
+    process.wait_for_log(r"(?s)is ready.*is ready.*is ready.*is ready")  # two new workers
     (tmp_path / "gate.go").touch()
     assert busy.recv_response().body.startswith(b"one")
     process.wait_for_log("SIGHUP: done")
@@ -380,7 +382,7 @@ def test_kept_connections_go_on(start, raw_client, tmp_path, wait_until, bind, f
 
 @pytest.mark.long  # test_storm_replacing.py has three, under load
 def test_never_fewer_workers(start):
-    """During a reload there are at every moment as many as before, and the successor serves before one goes."""
+    """During a reload the number of workers never falls, and the successor serves before an old worker goes."""
     process = start("--workers", "2")
     process.wait_for_workers(2)
     process.signal(signal.SIGHUP)
@@ -390,10 +392,10 @@ def test_never_fewer_workers(start):
 
 
 @pytest.mark.provokes("Fatal Python error: Segmentation fault")
-# test_storm_replacing.py has all of them, with fewer words
+# test_storm_replacing.py has all rows, with fewer words
 @pytest.mark.parametrize(("source", "why", "tracebacks"), [BROKEN[0], *map(long, BROKEN[1:5])])
 def test_a_reload_of_broken_code(start, wait_until, source, why, tracebacks):
-    """Code that does not start changes nothing: the workers of before go on, and the log says why."""
+    """Code that does not start changes nothing: the old workers go on, and the log says why."""
     process = start("--workers", "2")
     before = process.wait_for_workers(2)
     with load(functools.partial(RawClient, process.address)) as running:
@@ -414,7 +416,7 @@ def test_a_reload_of_broken_code(start, wait_until, source, why, tracebacks):
 @pytest.mark.long_on_pypy
 @pytest.mark.provokes("raised ValueError")
 def test_a_reload_of_code_that_answers_with_errors(start):
-    """What --warm-up asks is part of the start: code that imports, and has views that do not, changes nothing."""
+    """--warm-up is part of the start: code with failing views changes nothing."""
     process = start("--workers", "2", "--warm-up", "/")
     before = process.wait_for_workers(2)
     process.write_app("def app(environ, start_response):\n    raise ValueError('no view')\n")
@@ -426,11 +428,11 @@ def test_a_reload_of_code_that_answers_with_errors(start):
     assert process.wait_for_workers(2) == before
 
 
-@pytest.mark.long  # test_storm_replacing.py has it, under load
+@pytest.mark.long  # test_storm_replacing.py has the same under load
 @pytest.mark.long_on_pypy
 @pytest.mark.provokes("Fatal Python error: Aborted")
 def test_a_reload_of_code_that_hangs(start):
-    """--start-timeout ends a successor that hangs, with its stack; without it, one may kill it."""
+    """--start-timeout ends a hanging successor, with its stack; without the setting, a kill does."""
     process = start("--workers", "1", "--start-timeout", "6")
     before = process.wait_for_workers(1)
     process.write_app("import time\ntime.sleep(99)\n")
@@ -442,10 +444,10 @@ def test_a_reload_of_code_that_hangs(start):
     assert process.wait_for_workers(1) == before
 
 
-@pytest.mark.long  # tests/processes has it with processes that the test plays
+@pytest.mark.long  # tests/processes has the same with played processes
 @pytest.mark.long_on_pypy
 def test_reloads_during_a_reload(start, tmp_path, wait_until):
-    """However many are asked for while one is under way, one more follows."""
+    """However many reloads are asked for during a reload, exactly one more follows."""
     process = start("--workers", "2")
     process.wait_for_workers(2)
     process.write_app(GATED)
@@ -461,10 +463,10 @@ def test_reloads_during_a_reload(start, tmp_path, wait_until):
     assert process.stop() == 0
 
 
-@pytest.mark.long  # test_storm_replacing.py has it, under load
+@pytest.mark.long  # test_storm_replacing.py has the same under load
 @pytest.mark.long_on_pypy
 def test_term_during_a_reload(start):
-    """It ends all of them, those that are starting, too."""
+    """SIGTERM during a reload ends all workers, starting ones included."""
     process = start("--workers", "2")
     process.wait_for_workers(2)
     process.write_app("import time\ntime.sleep(99)\n")
@@ -476,7 +478,7 @@ def test_term_during_a_reload(start):
 
 @pytest.mark.long_on_pypy
 def test_settings_are_read_anew(start, tmp_path):
-    """A reload reads the file of settings; what needs a restart is told, and a mistake changes nothing."""
+    """A reload reads the file of settings; settings that need a restart are told, and a mistake changes nothing."""
     (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nworkers = 1\nserver-name = 'one'\n")
     process = start()
     process.wait_for_workers(1)
@@ -496,10 +498,10 @@ def test_settings_are_read_anew(start, tmp_path):
     assert len(process.wait_for_workers(2)) == 2
 
 
-@pytest.mark.long  # test_storm_replacing.py has it, under load
+@pytest.mark.long  # test_storm_replacing.py has the same under load
 @pytest.mark.long_on_pypy
 def test_a_touched_file_is_a_reload(start, tmp_path):
-    """--touch-reload: a file that appears, or changes, does what SIGHUP does."""
+    """--touch-reload: a new or changed file does the same as SIGHUP."""
     process = start("--workers", "1", "--touch-reload", "touched")
     (before,) = process.wait_for_workers(1)
     process.write_app("two")
@@ -510,7 +512,7 @@ def test_a_touched_file_is_a_reload(start, tmp_path):
 
 
 def test_nothing_is_left_of_reloads(start, wait_until):
-    """After several reloads the supervisor has the descriptors that it had before, and its workers have, too."""
+    """After several reloads the supervisor and its workers have the descriptors of before."""
     process = start("--workers", "1")
     (pid,) = process.wait_for_workers(1)
     before, of_worker = process.open_files(), len(os.listdir(f"/proc/{pid}/fd"))

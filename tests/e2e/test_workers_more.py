@@ -1,4 +1,4 @@
-"""Worker processes: one more, one less and one that is told to end; TLS and uwsgi to them."""
+"""Worker processes: one more, one less and one told to end; TLS and uwsgi to them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [NEEDS_LINUX, pytest.mark.any_parser, pytest.mark.long_on_pypy]
 # One worker more, one less, another
 
 
-@pytest.mark.long  # test_storm_replacing.py has it, under load
+@pytest.mark.long  # test_storm_replacing.py has the same under load
 def test_one_more_and_one_less(start_workers):
     """SIGTTIN and SIGTTOU; the last worker stays."""
     process = start_workers("--workers", "1")
@@ -45,7 +45,7 @@ def test_one_more_and_one_less(start_workers):
     ],
 )
 def test_multiprocess_is_true_where_others_serve(start_workers, raw_client, tmp_path, flags, is_true):
-    """PEP 3333: with one worker no other process calls the app, also where --warm-up asks."""
+    """PEP 3333: with one worker no other process calls the app, also under --warm-up."""
     source = """
 def app(environ, start_response):
     with open("seen", "a") as file:
@@ -58,9 +58,9 @@ def app(environ, start_response):
     assert set((tmp_path / "seen").read_text().split()) == {str(is_true)}
 
 
-@pytest.mark.long  # test_storm_replacing.py has it, under load
+@pytest.mark.long  # test_storm_replacing.py has the same under load
 def test_a_worker_that_is_told_to_end(start_workers):
-    """SIGTERM to a worker: its successor serves before it drains."""
+    """SIGTERM to a worker: its successor serves before the drain."""
     process = start_workers("--workers", "2")
     first, second = process.wait_for_workers(2)
     with load(functools.partial(RawClient, process.address)):
@@ -83,12 +83,11 @@ def test_logs_are_reopened(start_workers, raw_client, tmp_path, wait_until):
     wait_until(lambda: (tmp_path / "log").read_text())
 
 
-# What speaks to them
+# Protocols to workers
 
 
 @pytest.mark.parametrize("loop", [*map(long, LOOP_KINDS[:-1]), LOOP_KINDS[-1]])
 def test_a_reload_loses_no_tls_request(start_workers, authority, localhost, monkeypatch, loop):
-    """TLS works in workers, and a reload loses no request of it."""
     monkeypatch.setattr(RawClient, "authority", str(authority.certificate))
     process = start_workers("--workers", "2", "--loop", loop, *localhost.flags)
     process.wait_for_workers(2)

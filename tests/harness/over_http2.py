@@ -13,16 +13,16 @@ ENDS = "a refusal ends its stream, and no connection; the same requests: corpus/
 
 # By the name of the test.
 NOT_OVER_HTTP2 = {
-    "test_malformed_requests": CHUNKS,
-    "test_two_framings": CHUNKS,
-    "test_malformed_heads": LINES,
+    "test_malformed_requests_are_refused": CHUNKS,
+    "test_two_framings_end_the_connection": CHUNKS,
+    "test_malformed_heads_get_a_400": LINES,
     "test_http_0_9": LINES,
-    "test_bad_hosts": ENDS,
-    "test_bad_targets": ENDS,
-    "test_absolute_form": ABSOLUTE,
-    "test_date_in_every_answer": "its refusals are those of HTTP/1.1; test_directly of test_desync.py asks each answer for its Date",
+    "test_bad_hosts_get_a_400": ENDS,
+    "test_bad_targets_get_a_400": ENDS,
+    "test_an_absolute_form_overrides_host": ABSOLUTE,
+    "test_date_in_every_answer": "its refusals are those of HTTP/1.1; test_a_pair_leaves_no_request_behind of test_desync.py asks each answer for its Date",
     "test_dripping_buys_a_head_no_time": "it comes in frames: tests/features/http2/test_session_times.py",
-    "test_incomplete_requests": "a head that does not come: tests/features/http2/test_session_times.py; a body: there, too, as it ends no connection",
+    "test_incomplete_requests_are_answered_408": "a head that does not come: tests/features/http2/test_session_times.py; a body: there, too, as it ends no connection",
     "test_close_is_obeyed": "there is no Connection field, nor HTTP/1.0; the end of a connection: test_session_ends.py",
 }
 # By the beginning of the name of a file of corpus/desync.

@@ -1,4 +1,4 @@
-"""The smallest Django project with an admin; its database is where DJANGO_SITE_FOLDER says."""
+"""The smallest Django project with an admin; DJANGO_SITE_FOLDER says where its database is."""
 
 import os
 
@@ -12,7 +12,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 STATIC_URL = "/static/"
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": os.path.join(FOLDER, "db.sqlite3")}}
 MEDIA_ROOT = os.path.join(FOLDER, "media")
-FILE_UPLOAD_MAX_MEMORY_SIZE = 100_000  # so that the test's upload goes to a file
+FILE_UPLOAD_MAX_MEMORY_SIZE = 100_000  # the test's upload goes to a file
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # quick, and only here
 INSTALLED_APPS = [
     "django.contrib.admin",

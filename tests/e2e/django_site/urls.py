@@ -11,7 +11,7 @@ from django.urls import path
 
 
 def upload(request):
-    """GET: the CSRF token; POST: keep the file, say what came."""
+    """GET: the CSRF token; POST: keep the file, tell its size and form."""
     if request.method != "POST":
         return HttpResponse(get_token(request))
     file = request.FILES["file"]
