@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-import functools
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from types import MappingProxyType
@@ -42,6 +41,7 @@ from .wsgi.wrapping import named_as
 
 logger = logging.getLogger("aserve")
 
+FORWARDED = "forwarded"  # of Extension.keeps
 Say = Callable[["dict[str, Any]", Sequence[int]], None]  # a message, with descriptors
 # A subcommand: takes all arguments, its name the first, and the environment; returns the exit status, or raises ConfigError.
 Run = Callable[[Sequence[str], MutableMapping[str, str]], int]
@@ -109,6 +109,16 @@ class ServerContext(NamedTuple):
     say: Say | None = None
 
 
+class AddedProtocol(NamedTuple):
+    """A protocol of connections."""
+
+    name: str  # of ALPN, which chooses it in TLS
+    new_carrier: NewCarrier | None = None
+    preface: bytes = b""  # the first octets, by which a trusted peer chooses it without TLS
+    # The protocol ends with the handshake. Asked on the event loop for a client that offers this name and no other, which is refused without a context.
+    new_context: NewContext | None = None
+
+
 class Life(enum.Enum):
     """Events in the life of a process of the command, on its main thread; see Extension.on_life."""
 
@@ -161,12 +171,9 @@ class Extension(Generic[S]):
     # The data of requests that it reads; `start` may set this. "times": Exchange.arrived_at and began_at, two clock reads per request; "ids": the id in
     # logs, which is then made; "head": that of the response, in Ended.
     wants: Collection[str] = ()
-    fields: Sequence[tuple[str, str]] = ()  # (name, value) for every response, of the app or of aserve
-    tls_fields: Sequence[tuple[str, str]] = ()  # the same, of listeners of TLS
-    # Fields with an underscore that a parser of HTTP puts into Exchange.underscored.
-    underscored: Sequence[str] = ()
-    # The fields in which proxies describe their client reach the app as they came, from any peer, and change nothing else.
-    keeps_forwarded = False
+    # Fields of requests that are kept, where the engine drops them: names with an underscore, which a parser of HTTP puts into Exchange.underscored;
+    # FORWARDED: those in which proxies describe their client reach the app as they came, from any peer, and change nothing else.
+    keeps: Sequence[str] = ()
 
     def __init__(self, config: S) -> None:
         """
@@ -192,15 +199,6 @@ class Extension(Generic[S]):
         """Return subcommands of `aserve`, by name. Asked of the class, before settings are read; a function imports what it needs when it is called."""
         raise NotImplementedError
 
-    def provide(self) -> None:
-        """
-        Make files that a start reads, such as certificates, where they are missing; called before certificates are loaded. It may take a second.
-
-        Raises:
-            ConfigError: they cannot be made.
-        """
-        raise NotImplementedError
-
     def prepare(self) -> contextlib.AbstractContextManager[object]:
         """Return a context for the command and `run` to enter before binding, and to leave at the process's end. Entering may wait."""
         raise NotImplementedError
@@ -211,6 +209,10 @@ class Extension(Generic[S]):
 
     def wrap_calls(self, app: WSGIApp, context: ListenerContext) -> WSGIApp:
         """Return an app that calls `app`, for one listener. It runs outside of --request-timeout; `start_response.__self__` is the Response."""
+        raise NotImplementedError
+
+    def fields(self, is_tls: bool) -> Sequence[tuple[str, str]]:
+        """Return (name, value) for every response of listeners with or without TLS, of the app or of aserve."""
         raise NotImplementedError
 
     def explain(self, exchange: Exchange, fault: BaseException) -> tuple[str, Headers, bytes] | None:
@@ -234,19 +236,14 @@ class Extension(Generic[S]):
         """Return the callbacks that read the ends of requests; None: this server's are not read. Called once, after `start`."""
         raise NotImplementedError
 
-    def carriers(self) -> Mapping[str, NewCarrier]:
-        """Return the makers of carriers for connections of TLS, by the ALPN names of their protocols; called once."""
-        raise NotImplementedError
-
-    def prefaces(self) -> Mapping[bytes, NewCarrier]:
-        """Return the makers of carriers for connections of trusted peers without TLS, by their first octets; called once."""
-        raise NotImplementedError
-
-    def contexts(self) -> Mapping[str, NewContext]:
+    def protocols(self) -> Sequence[AddedProtocol]:
         """
-        Return the makers of TLS contexts, by the ALPN names of protocols that end with the handshake; called once.
+        Return what connections may speak beside HTTP/1.x; called at a server's start, before certificates are loaded.
 
-        One is asked for a client that offers this name and no other, on the event loop; without a context the client is refused.
+        It makes files that the start reads, such as certificates, where they are missing, for which it may take a second.
+
+        Raises:
+            ConfigError: they cannot be made.
         """
         raise NotImplementedError
 
@@ -305,23 +302,27 @@ class Extensions:
     def __init__(self, extensions: Iterable[Extension[Any]] = ()) -> None:
         """`extensions`: from the client towards the app: steps run in this order, and each app layer wraps the next."""
         found = self._all = tuple(extensions)
-        self.fields = tuple(field for one in found for field in one.fields)
-        self.tls_fields = tuple(field for one in found for field in one.tls_fields)
-        self.underscored = tuple(name for one in found for name in one.underscored)
-        self.keeps_forwarded = any(one.keeps_forwarded for one in found)
+        kept = [name for one in found for name in one.keeps]
+        self.underscored = tuple(name for name in kept if name != FORWARDED)
+        self.keeps_forwarded = FORWARDED in kept
+        self.carriers: dict[str, NewCarrier] = {}  # by ALPN names, in the order of preference
+        self.prefaces: dict[bytes, NewCarrier] = {}
+        self.contexts: dict[str, NewContext] = {}
         self._answers: dict[str, Callable[[], Any]] = {}
         self._orders: dict[str, Callable[[], None]] = {}
         self._started: contextlib.ExitStack | None = None  # undoes `start`
 
-    def provide(self) -> None:
+    def add_protocols(self) -> None:
         """
-        Let all extensions make the files that are missing.
+        Ask all extensions for their protocols.
 
         Raises:
             ConfigError: see Extension.
         """
-        for one in self._with("provide"):
-            one.provide()
+        found = [added for one in self._with("protocols") for added in one.protocols()]
+        self.carriers = {added.name: added.new_carrier for added in found if added.new_carrier is not None}
+        self.prefaces = {added.preface: added.new_carrier for added in found if added.preface and added.new_carrier}
+        self.contexts = {added.name: added.new_context for added in found if added.new_context is not None}
 
     @contextlib.contextmanager
     def prepare(self) -> Iterator[None]:
@@ -330,21 +331,6 @@ class Extensions:
             for one in self._with("prepare"):
                 entered.enter_context(one.prepare())
             yield
-
-    @functools.cached_property
-    def carriers(self) -> dict[str, NewCarrier]:
-        """The makers of carriers by ALPN names, in the order of preference."""
-        return {name: new for one in self._with("carriers") for name, new in one.carriers().items()}
-
-    @functools.cached_property
-    def prefaces(self) -> dict[bytes, NewCarrier]:
-        """The makers of carriers by a connection's first octets."""
-        return {octets: new for one in self._with("prefaces") for octets, new in one.prefaces().items()}
-
-    @functools.cached_property
-    def contexts(self) -> dict[str, NewContext]:
-        """The makers of TLS contexts by ALPN names."""
-        return {name: new for one in self._with("contexts") for name, new in one.contexts().items()}
 
     @property
     def wants_times(self) -> bool:
@@ -360,6 +346,10 @@ class Extensions:
     def sees_responses(self) -> bool:
         """Whether an extension needs each Response, which C does not make."""
         return bool(self._with("wrap_calls"))
+
+    def fields(self, is_tls: bool) -> tuple[tuple[str, str], ...]:
+        """Return the fields of responses of all extensions."""
+        return tuple(field for one in self._with("fields") for field in one.fields(is_tls))
 
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
         """Return the app with the layers of all extensions; the app itself if there are none."""

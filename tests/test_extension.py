@@ -14,7 +14,7 @@ from harness.fakes import FakeConnection
 from aserve.core.ends import Reader
 from aserve.core.errors import BindError, RequestRefused
 from aserve.core.exchange import Exchange
-from aserve.extension import Extension, Extensions, ListenerContext
+from aserve.extension import FORWARDED, AddedProtocol, Extension, Extensions, ListenerContext
 from aserve.features import Config
 from aserve.lifecycle.supervision import Supervision, SupervisorContext
 from aserve.workers.inline import InlineExecutor
@@ -163,39 +163,42 @@ def test_times():
 
 def test_fields():
     """They are those of all, in the order of the extensions."""
-    first, second = Nothing(CONFIG), Nothing(CONFIG)
-    first.fields, second.fields, second.underscored = [("A", "1")], [("B", "2")], ["a_b"]
-    second.tls_fields = [("C", "3")]
-    second.keeps_forwarded = True
+
+    class Adding(Extension):
+        def __init__(self, *names):
+            self.names = names
+
+        def fields(self, is_tls):
+            return [(name, "1") for name in self.names if is_tls or name != "TLS"]
+
+    first, second = Adding("A"), Adding("B", "TLS")
+    second.keeps = ["a_b", FORWARDED]
     extensions = Extensions([first, Nothing(CONFIG), second])
-    assert extensions.fields == (("A", "1"), ("B", "2")) and extensions.underscored == ("a_b",)
-    assert extensions.tls_fields == (("C", "3"),)
+    assert extensions.fields(is_tls=False) == (("A", "1"), ("B", "1")) and extensions.underscored == ("a_b",)
+    assert extensions.fields(is_tls=True) == (("A", "1"), ("B", "1"), ("TLS", "1"))
     assert extensions.keeps_forwarded and not Extensions([first]).keeps_forwarded
 
 
-def test_carriers():
-    """Later ones are for other names; and without any there is none."""
+def test_protocols():
+    """They are those of all, asked for at each start: later ones are for other names."""
+    asked = []
 
-    class Carrying(Extension):
-        def __init__(self, name):
-            self.name = name
+    class Adding(Extension):
+        def __init__(self, *added):
+            self.added = added
 
-        def carriers(self):
-            return {self.name: Wrapper}
+        def protocols(self):
+            asked.extend(self.added)
+            return self.added
 
-    assert Extensions([Nothing(None)]).carriers == {}
-    assert list(Extensions([Carrying("b"), Carrying("a")]).carriers) == ["b", "a"]
-
-
-def test_contexts():
-    """They are those of all; without any there is none."""
-
-    class Proving(Extension):
-        def contexts(self):
-            return {"proof": Wrapper}
-
-    assert Extensions([Nothing(None)]).contexts == {}
-    assert Extensions([Nothing(None), Proving(None)]).contexts == {"proof": Wrapper}
+    added = AddedProtocol("b", Wrapper, b"B"), AddedProtocol("a", Wrapper), AddedProtocol("c", new_context=Nothing)
+    extensions = Extensions([Nothing(None), Adding(*added[:2]), Adding(added[2])])
+    assert extensions.carriers == extensions.prefaces == extensions.contexts == {}
+    for _ in range(2):
+        extensions.add_protocols()
+        assert list(extensions.carriers) == ["b", "a"] and list(extensions.prefaces) == [b"B"]
+        assert extensions.contexts == {"c": Nothing}
+    assert asked == [*added, *added]
 
 
 def test_a_listener():
@@ -345,23 +348,6 @@ def test_what_is_prepared():
     with Extensions([Preparing("a"), Nothing(CONFIG), Preparing("b")]).prepare():
         log.append("bound")
     assert log == ["a in", "b in", "bound", "b out", "a out"]
-
-
-def test_what_is_provided():
-    """Files that a start reads are made by those that have some, in their order."""
-    log = []
-
-    class Providing(Extension):
-        """One with files."""
-
-        def __init__(self, name):
-            self.name = name
-
-        def provide(self):
-            log.append(self.name)
-
-    Extensions([Providing("a"), Nothing(CONFIG), Providing("b")]).provide()
-    assert log == ["a", "b"]
 
 
 def test_logs_that_are_not_open():

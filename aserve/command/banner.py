@@ -146,7 +146,7 @@ def _why_python(config: Config) -> list[str]:
     except BindError:
         peers = None  # the start says that an account does not exist
     flags, extensions, reasons = {one.name: one.flag for one in config.rows()}, extensions_of(config), []
-    fields = CommonFields(config.server_name, fields=extensions.fields)
+    fields = CommonFields(config.server_name, fields=extensions.fields(is_tls=False))
     for bind in map(parse_bind, config.bind):
         by_engine = {
             why_unavailable(bind, config, peers): True,

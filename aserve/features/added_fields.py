@@ -77,4 +77,8 @@ class AddedFields(Extension[AddedFieldSettings]):
     def __init__(self, config: AddedFieldSettings) -> None:
         """See Extension."""
         super().__init__(config)
-        self.fields = tuple(map(parse_field, config.add_field))
+        self._fields = tuple(map(parse_field, config.add_field))
+
+    def fields(self, is_tls: bool) -> Sequence[tuple[str, str]]:
+        """See Extension."""
+        return self._fields

@@ -121,7 +121,7 @@ class UnderscoreFields(Extension[UnderscoreSettings]):
     def __init__(self, config: UnderscoreSettings) -> None:
         """See Extension."""
         super().__init__(config)
-        self.underscored = config.underscore_fields
+        self.keeps = config.underscore_fields
 
     def before(self, context: ListenerContext) -> Before | None:
         """See Extension; uwsgi and SCGI have names of CGI."""

@@ -33,8 +33,8 @@ class Commons:
     def __init__(self, config: EngineSettings, extensions: Extensions) -> None:
         self._config, self._extensions = config, extensions
         names = config.server_name, config.proxy_status
-        self.fields = CommonFields(*names, extensions.fields)
-        self.tls_fields = CommonFields(*names, (*extensions.fields, *extensions.tls_fields))
+        self.fields = CommonFields(*names, extensions.fields(is_tls=False))
+        self.tls_fields = CommonFields(*names, extensions.fields(is_tls=True))
         self.certificates = Certificates(())
         self.budgets = Budgets(config)
         self.ends: Ends | None = None  # from start on, if an extension reads them
@@ -52,7 +52,7 @@ class Commons:
         self._peers = peers_of(self._config)
         self.budgets = Budgets(self._config)  # from the present free space
         self.budgets.look()
-        self._extensions.provide()
+        self._extensions.add_protocols()
         self.certificates = load_certificates(self._config, self._extensions.carriers)
         self.certificates.log_warnings()
         self._refresh()

@@ -58,7 +58,7 @@ def test_server():
 def test_a_variable():
     """It has one to a line, as a value may have commas."""
     config = Config.from_sources({}, {"ASERVE_ADD_FIELD": "X-A: 1, 2\nX-B: 3"}, {})
-    assert AddedFields(config).fields == (("X-A", "1, 2"), ("X-B", "3"))
+    assert AddedFields(config).fields(False) == (("X-A", "1, 2"), ("X-B", "3"))
     assert AddedFields.is_on(config) and not AddedFields.is_on(Config())
 
 

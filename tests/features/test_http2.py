@@ -30,6 +30,7 @@ def test_switch(settings, is_on):
     config = Config(certificate="c" if "bind" in settings else None, **settings)
     assert HTTP2.is_on(config) == is_on
     extensions = extensions_of(config)
+    extensions.add_protocols()
     assert list(extensions.carriers) == ["h2"] * is_on
     assert [*extensions.prefaces] == [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] * (config.http2 == "h2c")
 

@@ -58,8 +58,8 @@ def test_where_it_answers(https, bind, answers):
 
 def test_handshakes(https):
     """TLS-ALPN-01 is a protocol of its own, for our names."""
-    contexts = https.extension.contexts()
-    assert list(contexts) == ["acme-tls/1"] and contexts["acme-tls/1"]("other.example") is None
+    [added] = https.extension.protocols()
+    assert added.name == "acme-tls/1" and added.new_context("other.example") is None and https.called == ["provide"]
 
 
 def test_its_thread(https):

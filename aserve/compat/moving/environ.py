@@ -22,7 +22,7 @@ from typing import Any, Callable
 from urllib.parse import unquote
 
 from ...core.escaping import decode_path, path_of
-from ...extension import Extension
+from ...extension import FORWARDED, Extension
 from ...proxies.forwarded import DEFAULT_PORTS, cgi_name
 from ...proxies.peers import Peers
 from ...proxies.trust import peers_of
@@ -45,7 +45,7 @@ class MovedEnviron(Extension[MovingSettings]):
     def __init__(self, config: MovingSettings) -> None:
         """See Extension; where proxies are named for an app of uWSGI, which knows of none, aserve's rules decide."""
         super().__init__(config)
-        self.keeps_forwarded = config.environ_as == "gunicorn" or not config.trusted_proxies
+        self.keeps = (FORWARDED,) if config.environ_as == "gunicorn" or not config.trusted_proxies else ()
 
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
         """See Extension."""

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Mapping
+from collections.abc import Sequence
 
-from ...connections.carrier import NewCarrier
-from ...extension import Extension
+from ...extension import AddedProtocol, Extension
 from .settings import HTTP2Settings
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -32,15 +31,9 @@ class HTTP2(Extension[HTTP2Settings]):
 
         return contextlib.nullcontext()
 
-    def carriers(self) -> Mapping[str, NewCarrier]:
-        """See Extension."""
-        return {"h2": self._new_carrier()}
-
-    def prefaces(self) -> Mapping[bytes, NewCarrier]:
+    def protocols(self) -> Sequence[AddedProtocol]:
         """See Extension; RFC 9113 section 3.4."""
-        return {PREFACE: self._new_carrier()} if self._config.http2 == "h2c" else {}
-
-    def _new_carrier(self) -> NewCarrier:
         from .session import Session  # only where it is used
 
-        return functools.partial(Session, max_streams=self._config.max_streams)
+        new_session = functools.partial(Session, max_streams=self._config.max_streams)
+        return [AddedProtocol("h2", new_session, PREFACE if self._config.http2 == "h2c" else b"")]

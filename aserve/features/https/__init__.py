@@ -11,12 +11,11 @@ Not here: serving the certificates, files as any other (tls/certificates.py; the
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
-from ...extension import Extension, Life, LifeContext, ListenerContext, ServerContext
+from ...extension import AddedProtocol, Extension, Life, LifeContext, ListenerContext, ServerContext
 from ...lifecycle.supervision import Supervision, SupervisorContext
-from ...tls.certificates import NewContext
 from ...wsgi.gateway import Before
 from .answers import ALPN_NAME, HTTPAnswers, new_context
 from .folder import Folder
@@ -48,12 +47,11 @@ class HTTPS(Extension[HTTPSSettings]):
     def on_life(self, event: Life, context: LifeContext) -> None:
         """Make the files while this process is still root, if ever; import early, as `modules`, the needs of hosts with a common store."""
         if event is Life.READ:
-            self.provide(context.is_check)
+            self._provide(context.is_check)
         if event is Life.STARTS and self._config.shared is not None:
             from . import hosts  # noqa: F401
 
-    def provide(self, is_check: bool = False) -> None:
-        """See Extension."""
+    def _provide(self, is_check: bool = False) -> None:
         from .provide import provide
 
         provide(self._config, is_check)
@@ -65,9 +63,11 @@ class HTTPS(Extension[HTTPSSettings]):
         others = self._hosts.answer if self._hosts is not None else lambda token: None
         return HTTPAnswers(self._folder, context.common_fields, others)
 
-    def contexts(self) -> Mapping[str, NewContext]:
+    def protocols(self) -> Sequence[AddedProtocol]:
         """See Extension; an authority asks at port 443, by a handshake and nothing else."""
-        return {ALPN_NAME: functools.partial(new_context, self._folder, self._config.https)}
+        self._provide()
+        context = functools.partial(new_context, self._folder, self._config.https)
+        return [AddedProtocol(ALPN_NAME, new_context=context)]
 
     def start(self, context: ServerContext) -> None:
         """Look for due orders from now on; remove leftovers of a killed process."""

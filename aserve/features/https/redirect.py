@@ -89,8 +89,6 @@ class HTTPSOnly(Extension[HTTPSSettings]):
         super().__init__(config)
         self._folder = Folder(folder_of(config))
         self._waiting = set(config.https)
-        if config.hsts is not None:
-            self.tls_fields = (("Strict-Transport-Security", config.hsts),)
 
     @classmethod
     def is_on(cls, config: HTTPSSettings) -> bool:
@@ -110,6 +108,10 @@ class HTTPSOnly(Extension[HTTPSSettings]):
         if not self._config.redirects or context.listener.bind.protocol != "http":
             return None
         return HTTPSRedirect(self._config.https, self._port, context.common_fields, self._waiting)
+
+    def fields(self, is_tls: bool) -> Sequence[tuple[str, str]]:
+        """See Extension; RFC 6797 section 7.2."""
+        return [("Strict-Transport-Security", self._config.hsts)] if is_tls and self._config.hsts is not None else []
 
     def on_second(self) -> None:
         """Look for new certificates; once all are there, there is nothing to look at."""

@@ -159,4 +159,4 @@ def test_which_fields_are_kept(settings, is_on, keeps):
     """All, but for an app of uWSGI with trusted proxies: then aserve's rules decide."""
     config = Config(**settings)
     assert MovedEnviron.is_on(config) is is_on
-    assert not is_on or MovedEnviron(config).keeps_forwarded is keeps
+    assert not is_on or bool(MovedEnviron(config).keeps) is keeps

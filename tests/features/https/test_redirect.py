@@ -171,8 +171,8 @@ def test_listeners_that_answer_themselves(protocol):
 def test_hsts(text, value):
     """It is a field of responses over TLS alone (RFC 6797 section 7.2)."""
     extension = HTTPSOnly(Config(hsts=text))
-    assert extension.tls_fields == (("Strict-Transport-Security", value),) and not extension.fields
-    assert Config(hsts="").hsts is None and not HTTPSOnly(Config(https_redirect=443)).tls_fields
+    assert extension.fields(True) == [("Strict-Transport-Security", value)] and not extension.fields(False)
+    assert Config(hsts="").hsts is None and not HTTPSOnly(Config(https_redirect=443)).fields(True)
 
 
 @pytest.mark.parametrize("text", ["a year", "-1", "300; foo", "300 preload", True, "300\r\nX: y"])
