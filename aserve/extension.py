@@ -41,6 +41,7 @@ from .wsgi.wrapping import named_as
 
 logger = logging.getLogger("aserve")
 
+REOPEN_LOGS = "reopen logs"
 FORWARDED = "forwarded"  # of Extension.keeps
 Say = Callable[["dict[str, Any]", Sequence[int]], None]  # a message, with descriptors
 # A subcommand: takes all arguments, its name the first, and the environment; returns the exit status, or raises ConfigError.
@@ -255,10 +256,6 @@ class Extension(Generic[S]):
         """Show to clients why the app's new code cannot serve; the old code may serve meanwhile. Called on the event loop."""
         raise NotImplementedError
 
-    def reopen_logs(self) -> None:
-        """Open its log files anew, by name: logrotate has renamed the old ones."""
-        raise NotImplementedError
-
     def on_second(self) -> None:
         """Do what is due once a second, from start to stop."""
         raise NotImplementedError
@@ -268,7 +265,11 @@ class Extension(Generic[S]):
         raise NotImplementedError
 
     def orders(self) -> Mapping[str, Callable[[], None]]:
-        """Return the functions that carry out orders of the supervisor in a worker, by the "do" of a message; called after `start`."""
+        """
+        Return the functions that carry out orders from `start` to `stop`, by the "do" of a supervisor's message; called after `start`.
+
+        REOPEN_LOGS is an order of any server: logrotate has renamed the log files.
+        """
         raise NotImplementedError
 
     def bind(self) -> Sequence[Listener]:
@@ -419,7 +420,7 @@ class Extensions:
         return answer() if answer is not None else None
 
     def obey(self, order: str) -> None:
-        """Carry out an order of the supervisor; do nothing if no extension of this worker knows it."""
+        """Carry out an order; do nothing if no started extension knows the order."""
         obey = self._orders.get(order)
         if obey is not None:
             obey()
@@ -453,11 +454,6 @@ class Extensions:
         for one in self._with("show_fault"):
             one.show_fault(fault)
 
-    def reopen_logs(self) -> None:
-        """Open log files anew; do nothing if the extensions have not started."""
-        for one in self._with("reopen_logs") if self._started is not None else ():
-            one.reopen_logs()
-
     def on_second(self) -> None:
         """Call `on_second` of all, once a second. Log an exception of one, and continue with the others."""
         for one in self._with("on_second"):
@@ -466,6 +462,7 @@ class Extensions:
     def stop(self) -> None:
         """Stop the started extensions, the last first."""
         started, self._started = self._started, None
+        self._orders.clear()
         if started is not None:
             started.close()
 

@@ -14,7 +14,7 @@ from harness.fakes import FakeConnection
 from aserve.core.ends import Reader
 from aserve.core.errors import BindError, RequestRefused
 from aserve.core.exchange import Exchange
-from aserve.extension import FORWARDED, AddedProtocol, Extension, Extensions, ListenerContext
+from aserve.extension import FORWARDED, REOPEN_LOGS, AddedProtocol, Extension, Extensions, ListenerContext
 from aserve.features import Config
 from aserve.lifecycle.supervision import Supervision, SupervisorContext
 from aserve.workers.inline import InlineExecutor
@@ -76,8 +76,8 @@ class Reading(Extension):
     def write_refused(self, connection, exchange, why):
         self.read.append(why.status)
 
-    def reopen_logs(self):
-        self.read.append("another file")
+    def orders(self):
+        return {REOPEN_LOGS: lambda: self.read.append("another file")}
 
     def status(self):
         return {"read": lambda: list(self.read)}
@@ -133,7 +133,7 @@ def test_nothing():
         assert extensions.before(CONTEXT) == [] and not extensions.sees_responses and not extensions.wants_times
         extensions.start(SERVER)
         extensions.on_second()
-        extensions.reopen_logs()
+        extensions.obey(REOPEN_LOGS)
         assert extensions.new_ends(InlineExecutor()) is None and not extensions.wants_ids
         assert extensions.ask("anything") is None
         extensions.stop()
@@ -311,7 +311,7 @@ def test_ends_of_requests():
     assert reading.read == [] and watching.seen == [slow, "a WebSocket"]
     executor.on_pause()
     ends.write_refused(FakeConnection(), None, RequestRefused(413, "large"))
-    extensions.reopen_logs()
+    extensions.obey(REOPEN_LOGS)
     assert extensions.ask("read") == reading.read == [200, 201, 413, "another file"]
     extensions.stop()
     assert extensions.ask("read") and extensions.ask("other") is None
@@ -360,15 +360,15 @@ def test_logs_that_are_not_open():
         def start(self, context):
             log.append("opened")
 
-        def reopen_logs(self):
-            log.append("reopened")
+        def orders(self):
+            return {REOPEN_LOGS: lambda: log.append("reopened")}
 
     extensions = Extensions([Logging(CONFIG)])
-    extensions.reopen_logs()
+    extensions.obey(REOPEN_LOGS)
     extensions.start(SERVER)
-    extensions.reopen_logs()
+    extensions.obey(REOPEN_LOGS)
     extensions.stop()
-    extensions.reopen_logs()
+    extensions.obey(REOPEN_LOGS)
     assert log == ["opened", "reopened"]
 
 

@@ -18,7 +18,7 @@ from ..connections.drain.detaching import Detached
 from ..connections.drain.unstarted_requests import refuse_unbegun
 from ..connections.monitoring.statistics import Statistics
 from ..core import error_log, forks
-from ..extension import ServerContext
+from ..extension import REOPEN_LOGS, ServerContext
 from ..features import Config, extensions_of
 from ..lifecycle.loading import check_unpatched
 from ..settings import EngineSettings
@@ -259,7 +259,7 @@ class Server:
     def reopen_logs(self) -> None:
         """Open the access log's file anew: logrotate has renamed the old one."""
         self._commons.flush()
-        self._extensions.reopen_logs()
+        self._extensions.obey(REOPEN_LOGS)
 
     def slow_requests(self) -> list[dict[str, Any]]:
         """Return the last requests that took longer than --slow-request; see SlowRequests.last."""

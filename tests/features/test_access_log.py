@@ -10,7 +10,7 @@ import pytest
 from harness.extensions import new_context, new_exchange
 
 from aserve.core.errors import BindError, RequestRefused
-from aserve.extension import Extensions, Life, LifeContext, Lost
+from aserve.extension import REOPEN_LOGS, Extensions, Life, LifeContext, Lost
 from aserve.features import Config
 from aserve.features.access_log import AccessLogging
 from aserve.features.access_log import log as log_module
@@ -56,7 +56,7 @@ def test_each_second(start, tmp_path):
     extensions.on_second()
     assert "10.0.0.1" in (tmp_path / "log").read_text()
     (tmp_path / "log").unlink()
-    extensions.reopen_logs()
+    extensions.obey(REOPEN_LOGS)
     assert (tmp_path / "log").exists()
     extensions.stop()
 

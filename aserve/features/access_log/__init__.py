@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from ...core.ends import Reader
 from ...core.log_pipe import awaited_reader
-from ...extension import Extension, Life, LifeContext, ServerContext
+from ...extension import REOPEN_LOGS, Extension, Life, LifeContext, ServerContext
 from ...lifecycle.given_files import give_files
 from .settings import AccessLogSettings
 
@@ -64,9 +64,9 @@ class AccessLogging(Extension[AccessLogSettings]):
         """Return how many lines were lost since the start."""
         return {"access_log_lines_lost": lambda: self.log.lost_count}
 
-    def reopen_logs(self) -> None:
+    def orders(self) -> Mapping[str, Callable[[], None]]:
         """See Extension."""
-        self.log.reopen()
+        return {REOPEN_LOGS: self.log.reopen}
 
     def on_second(self) -> None:
         """See Extension."""
