@@ -84,9 +84,9 @@ def read_settings(args: Mapping[str, object], before: Plan | None = None) -> Pla
         origin.check_guards(config.dropped_guards)
     config = with_whole_paths(config, folder)
     if spec and any(parse_mount(text).prefix == "" for text in config.mount):
-        raise ConfigError(f"mount / is the place of the APP, which is {show_app(str(spec))!r}; name one of them")
+        raise ConfigError(f"--mount / is the place of the APP, which is {show_app(str(spec))!r}; name one of them")
     if config.shared is not None and not (spec or config.shared_prefix):
-        raise ConfigError("shared needs shared-prefix where no APP is named, whose name would be the prefix")
+        raise ConfigError("--shared needs --shared-prefix where no APP is named, whose name would be the prefix")
     checked = _checked_spec(spec, toml_name) if spec else None
     plan = Plan(config, checked, origin, frozenset(values), is_at_terminal, sources)
     if origin is not None and is_demo(plan):

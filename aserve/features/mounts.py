@@ -30,7 +30,7 @@ def parse_mount(text: str) -> Below:
     Raises:
         ValueError: the text has another form.
     """
-    below = parse_below(text, "/admin=shop.admin:app")
+    below = parse_below(text)
     if not _APP.match(below.what):
         raise ValueError(f"{show_app(below.what)!r} is not an app, such as shop.admin:app")
     return below
@@ -119,7 +119,7 @@ class Mounting(Extension[MountSettings]):
         """
         if type(app) is not Mounts and app is not not_loaded:
             raise ConfigError(
-                "mount is the command's, which imports the apps; in a program give the server one that calls them, such as "
+                "--mount is the command's, which imports the apps; in a program give the server one that calls them, such as "
                 "werkzeug's DispatcherMiddleware"
             )
         return app

@@ -69,7 +69,7 @@ class ProcessTitleSettings(EngineSettings):
         """See Settings."""
         if self.process_titles and not importlib.util.find_spec(PACKAGE):
             raise ConfigError(
-                "process-titles needs setproctitle, which is not installed; pip install 'aserve-wsgi[titles]'"
+                "--process-titles needs setproctitle, which is not installed; pip install 'aserve-wsgi[titles]'"
             )
 
 

@@ -44,7 +44,7 @@ class ScalingSettings(EngineSettings):
         "--workers is their number; see `aserve docs workers`",
         "Workers that are always there answer at once, and threads are the cheaper reserve; this is for apps whose processes have one thread, and "
         "which are rarely busy.",
-        needs=Needs(("workers",), "needs workers, the number of those that are always there"),
+        needs=Needs(("workers",), "needs --workers, the number of those that are always there"),
     )
     # fmt: on
 
@@ -71,11 +71,11 @@ class Scaling(Extension[ScalingSettings]):
             return  # a reload may name a number
         if config.workers == "auto" or config.workers > config.max_workers:
             raise ConfigError(
-                f"max-workers ({config.max_workers}) with workers {config.workers}: name a number of workers that is not above it"
+                f"--max-workers ({config.max_workers}) with --workers {config.workers}: name a number of workers that is not above it"
             )
         if not config.threads:
             raise ConfigError(
-                f"max-workers ({config.max_workers}) counts busy threads, and there are none with threads 0"
+                f"--max-workers ({config.max_workers}) counts busy threads, and there are none with --threads 0"
             )
 
     @classmethod

@@ -176,7 +176,7 @@ class TracingSettings(EngineSettings):
             importlib.util.find_spec("opentelemetry") and importlib.util.find_spec("opentelemetry.trace")
         ):
             raise ConfigError(
-                "tracing needs opentelemetry-api, which is not installed; pip install 'aserve-wsgi[otel]'"
+                "--tracing needs opentelemetry-api, which is not installed; pip install 'aserve-wsgi[otel]'"
             )
 
 

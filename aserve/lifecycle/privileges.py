@@ -50,9 +50,9 @@ def find_account(user: str | None, group: str | None, added: Sequence[str] = ())
         if entry is not None:
             uid, gid, name = entry.pw_uid, entry.pw_gid, entry.pw_name
         elif not user.isdigit():
-            raise ConfigError(f"user {user!r}: there is no such user on this machine")
+            raise ConfigError(f"--user {user!r}: there is no such user on this machine")
         elif group is None:
-            raise ConfigError(f"user {user}: this machine has no name for it, and so no group; give --group, too")
+            raise ConfigError(f"--user {user}: this machine has no name for it, and so no group; give --group, too")
         else:
             uid = int(user)
     if group is not None:
@@ -111,4 +111,4 @@ def _find_group(group: str) -> int:
     try:
         return int(group) if group.isdigit() else grp.getgrnam(group).gr_gid
     except KeyError:
-        raise ConfigError(f"group {group!r}: there is no such group on this machine") from None
+        raise ConfigError(f"--group {group!r}: there is no such group on this machine") from None

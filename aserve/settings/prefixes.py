@@ -28,11 +28,11 @@ class Below(NamedTuple):
     what: str  # a folder's absolute path, or the spec of an app
 
 
-def parse_below(text: str, example: str) -> Below:
+def parse_below(text: str) -> Below:
     prefix, _, what = text.partition("=")
     prefix, what = prefix.strip(), what.strip()
     if not prefix.startswith("/") or not what:
-        raise ValueError(f"{show_app(text)!r} is not of the form PREFIX=..., as in {example}")
+        raise ValueError(f"{show_app(text)!r} has no path before a '='")
     prefix = prefix[:-1] if prefix.endswith("/") else prefix
     if not _PREFIX.match(prefix) or not prefix.isprintable():
         raise ValueError(f"{prefix!r} is not a path as it is when decoded, such as /static")

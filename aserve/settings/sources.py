@@ -53,7 +53,7 @@ class Settings(Values):
         """Refuse settings without their needed ones, if `Needs.why` is given, from any source."""
         for row in self.rows():
             if row.needs and row.needs.why and row.asks(getattr(self, row.name)) and not self.has(row.needs):
-                raise ConfigError(f"{row.key} {row.needs.why}")
+                raise ConfigError(f"{row.flag} {row.needs.why}")
 
     def has(self, needs: Needs) -> bool:
         """Whether one of the needed settings is given."""

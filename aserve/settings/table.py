@@ -78,16 +78,16 @@ def whole_address(text: str, base: Base) -> str:
     return text if bind == given else bind.spec
 
 
-REPLACED = Needs(("workers",), "needs workers: a process cannot replace itself; --workers 1 is enough")
+REPLACED = Needs(("workers",), "needs --workers: a process cannot replace itself; --workers 1 is enough")
 _WORKERS, _HTTPS, _UNIX = Needs(("workers",)), Needs(("https://",)), Needs(("unix:",))
-_JITTER = Needs(("max_requests",), "has nothing to vary; give max-requests, too")
-_LIFETIME_JITTER = Needs(("max_lifetime_seconds",), "has nothing to vary; give max-lifetime, too")
+_JITTER = Needs(("max_requests",), "has nothing to vary; give --max-requests, too")
+_LIFETIME_JITTER = Needs(("max_lifetime_seconds",), "has nothing to vary; give --max-lifetime, too")
 _CERTIFICATE = Needs(("https://",), "is given, but no bind is for TLS; write https:// before its address")
 _HOPS = Needs(
     ("trusted_proxies",),
-    "counts proxies, but trusted-proxies names none; name the peers of this server, or '*' for all",
+    "counts proxies, but --trusted-proxies names none; name the peers of this server, or '*' for all",
 )
-_EXTRA = Needs(("reload",), "adds files for reload to watch; give reload")
+_EXTRA = Needs(("reload",), "adds files for --reload to watch; give --reload, too")
 
 
 class EngineSettings(Settings):
@@ -594,37 +594,37 @@ class EngineSettings(Settings):
         """See Settings."""
         if self.body == "stream" and self.threads == 0:
             raise ConfigError(
-                "body 'stream' needs threads of 1 or more: on the event loop's thread "
+                "--body stream needs --threads of 1 or more: on the event loop's thread "
                 "the app would wait for octets that only this thread can receive"
             )
         if self.request_seconds and self.threads == 0:
             raise ConfigError(
-                f"request-timeout ({self.request_seconds:g} s) needs threads of 1 or more: on the event loop's "
+                f"--request-timeout ({self.request_seconds:g} s) needs --threads of 1 or more: on the event loop's "
                 "thread no timer can run while the app runs"
             )
         if self.max_request_line_bytes > self.max_head_bytes:
             raise ConfigError(
-                f"max-request-line ({show_bytes(self.max_request_line_bytes)}) is larger than "
-                f"max-head ({show_bytes(self.max_head_bytes)}), of which it is a part"
+                f"--max-request-line ({show_bytes(self.max_request_line_bytes)}) is larger than "
+                f"--max-head ({show_bytes(self.max_head_bytes)}), of which it is a part"
             )
         if self.workers is not None and sys.platform != "linux":
-            raise ConfigError(f"workers ({self.workers}) need Linux; without that setting, one process serves")
+            raise ConfigError(f"--workers ({self.workers}) needs Linux; without that setting, one process serves")
         if self.reload and self.preload:
             raise ConfigError(
-                "reload imports the app anew after each save, and preload once for all workers; leave one of them out"
+                "--reload imports the app anew after each save, and --preload once for all workers; leave one of them out"
             )
         if not self.trusted_proxies:
             proxied = [bind for bind in self.bind if bind.startswith(PROXIED)]
             if proxied:
                 raise ConfigError(
-                    f"bind {proxied[0]!r}: no client could connect there; name the balancers in trusted-proxies"
+                    f"--bind {proxied[0]!r}: no client could connect there; name the balancers in --trusted-proxies"
                 )
         for bind in self.tls_binds:
             self.tls_settings(bind)
         for setting, package in (("loop", "uvloop"), ("http-parser", "httptools")):
             chosen = getattr(self, setting.replace("-", "_"))
             if chosen == package and importlib.util.find_spec(package) is None:
-                raise ConfigError(f"{setting} {package!r}: {_why_missing(package)}")
+                raise ConfigError(f"--{setting} {package}: {_why_missing(package)}")
 
     @property
     def places(self) -> list[str]:

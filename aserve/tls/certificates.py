@@ -242,7 +242,7 @@ def _load_client_ca(context: ssl.SSLContext, path: str) -> None:
     try:
         guard(context.load_verify_locations)(path)
     except OSError as exc:
-        raise ConfigError(f"the client-ca {path} cannot be used: {reason_of(exc)}; it must be PEM") from None
+        raise ConfigError(f"--client-ca {path} cannot be used: {reason_of(exc)}; it must be PEM") from None
 
 
 def _read(path: str, what: str) -> bytes:

@@ -88,7 +88,7 @@ def test_argv_is_the_default(served, monkeypatch):
 def test_a_user_who_is_not_there(served, capsys, flags):
     """That is one line and status 2, also for --check."""
     assert cli.main(["hello:app", "--user", "no-such-user", *flags]) == 2 and served == []
-    assert capsys.readouterr().err.startswith("aserve: error: user 'no-such-user': there is no such user")
+    assert capsys.readouterr().err.startswith("aserve: error: --user 'no-such-user': there is no such user")
 
 
 def test_certificates(served, authority, capsys):
@@ -188,7 +188,7 @@ def test_every_flag_that_is_named_exists():
         (["--config", "none.toml"], "cannot read the settings file none.toml: No such file"),
         (["nowhere:app"], "no module 'nowhere' in "),
         (["hello:nothing"], "no 'nothing' in hello ("),
-        (["--shared", "redis://host"], "shared needs shared-prefix where no APP is named"),
+        (["--shared", "redis://host"], "--shared needs --shared-prefix where no APP is named"),
     ],
 )
 def test_mistakes(served, capsys, argv, text):

@@ -87,7 +87,7 @@ def test_the_control_socket_has_a_place_of_its_own(served, monkeypatch, tmp_path
     ("mount", "text"),
     [
         ("/a=gone:app", "aserve: error: no module 'gone' in "),
-        ("/=hello:app", "aserve: error: mount / is the place of the APP, which is 'hello:app'; name one of them"),
+        ("/=hello:app", "aserve: error: --mount / is the place of the APP, which is 'hello:app'; name one of them"),
     ],
 )
 def test_mounts_that_cannot_be(served, capsys, mount, text):
@@ -177,7 +177,7 @@ def test_files_of_settings_that_have_not_changed(monkeypatch, tmp_path):
     first = plans.read_plan(args)
     assert plans.read_plan(args, first).config is first.config and loaded == [first.config] * 2
     (tmp_path / "program").unlink()
-    with pytest.raises(ConfigError, match=r"attach: cannot run '\./program'"):
+    with pytest.raises(ConfigError, match=r"--attach: cannot run '\./program'"):
         plans.read_plan(args, first)
 
 

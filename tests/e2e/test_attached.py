@@ -172,7 +172,7 @@ def test_a_reload_reads_the_list_of_programs(start_workers, programs, tmp_path):
     (one,) = programs.wait()
     toml.write_text("[tool.aserve]\nworkers = 1\nattach = ['no-such-program']\n")
     process.signal(signal.SIGHUP)
-    process.wait_for_log("SIGHUP: nothing was reloaded: attach: cannot run 'no-such-program'")
+    process.wait_for_log("SIGHUP: nothing was reloaded: --attach: cannot run 'no-such-program'")
     toml.write_text(f"[tool.aserve]\nworkers = 1\nattach = ['two={programs.command('2')}']\n")
     process.signal(signal.SIGHUP)
     (two,) = programs.wait(but=[one])
@@ -237,7 +237,7 @@ def test_a_command_that_is_not_there(tmp_path):
     words = ("app:app", "--bind", "127.0.0.1:0", "--workers", "1", "--attach", "no-such-program x")
     done = run_command(*words, cwd=tmp_path)
     assert done.returncode == 2
-    assert "aserve: error: attach: cannot run 'no-such-program' of 'no-such-program ...'" in done.stderr
+    assert "aserve: error: --attach: cannot run 'no-such-program' of 'no-such-program ...'" in done.stderr
 
 
 @pytest.mark.long_on_pypy

@@ -37,7 +37,7 @@ def test_switch(settings, is_on):
 
 def test_h2c_is_for_proxies():
     """Without TLS no other client may begin with it; an error says so."""
-    with pytest.raises(ConfigError, match="http2 'h2c' is for proxies only; name them in trusted-proxies"):
+    with pytest.raises(ConfigError, match="--http2 h2c is for proxies only; name them with --trusted-proxies"):
         Config(http2="h2c")
 
 

@@ -85,7 +85,7 @@ def test_loading(tmp_path, monkeypatch):
 def test_mounts_of_a_program():
     """Mounts are loaded by the command; a program would wait for apps that nobody has imported."""
     mounting = Mounting(Config(mount="/a=b:c"))
-    with pytest.raises(ConfigError, match=r"^mount is the command's"):
+    with pytest.raises(ConfigError, match=r"^--mount is the command's"):
         mounting.wrap_app(apps.hello)
     for app in (Mounts([], apps.hello), not_loaded):  # the second with --reload, until the app can be imported
         assert mounting.wrap_app(app) is app

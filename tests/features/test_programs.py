@@ -38,7 +38,7 @@ def test_what_is_not_there(tmp_path):
         (
             "no-such-program x",
             (),
-            r"attach: cannot run 'no-such-program' of 'no-such-program ...': it is in no folder of PATH",
+            r"--attach: cannot run 'no-such-program' of 'no-such-program ...': it is in no folder of PATH",
         ),
         ("sh", ("PATH=/nowhere",), r"it is in no folder of PATH \(/nowhere\)"),
         ("./run", (), "there is no such file that can be run"),

@@ -192,7 +192,7 @@ def test_reload(scaled):
 @pytest.mark.parametrize("workers", ["auto", 5])
 def test_mistakes(workers):
     """The least is a number, and not above the most."""
-    with pytest.raises(ConfigError, match=rf"^max-workers \(4\) with workers {workers}: name a number"):
+    with pytest.raises(ConfigError, match=rf"^--max-workers \(4\) with --workers {workers}: name a number"):
         Scaling(Config(workers=workers, max_workers=4))
     with pytest.raises(ConfigError, match="counts busy threads"):
         Scaling(Config(workers=1, max_workers=4, threads=0))

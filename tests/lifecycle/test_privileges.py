@@ -42,10 +42,10 @@ def test_accounts(user, group, account):
 @pytest.mark.parametrize(
     ("user", "group", "text"),
     [
-        ("no-such-user", None, "user 'no-such-user': there is no such user"),
-        ("no-such-user", "0", "user 'no-such-user': there is no such user"),
-        (None, "no-such-group", "group 'no-such-group': there is no such group"),
-        (UNKNOWN, None, "user 54321: this machine has no name for it, and so no group; give --group"),
+        ("no-such-user", None, "--user 'no-such-user': there is no such user"),
+        ("no-such-user", "0", "--user 'no-such-user': there is no such user"),
+        (None, "no-such-group", "--group 'no-such-group': there is no such group"),
+        (UNKNOWN, None, "--user 54321: this machine has no name for it, and so no group; give --group"),
     ],
 )
 def test_accounts_that_are_not_there(user, group, text):
@@ -96,7 +96,7 @@ def test_further_groups(monkeypatch):
     assert calls == [("initgroups", "www", 8), ("setgroups", [8, 9, 10]), ("setgid", 8), ("setuid", 7)]
     account = find_account("nobody", None, ["54321", GROUP.gr_name])
     assert account is not None and account.added == (54321, GROUP.gr_gid) and find_account(None, None, ["5"]) is None
-    assert error_of(find_account, "nobody", None, ["no-such-group"]).startswith("group 'no-such-group': there is no")
+    assert error_of(find_account, "nobody", None, ["no-such-group"]).startswith("--group 'no-such-group': there is no")
 
 
 @needs_root

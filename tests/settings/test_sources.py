@@ -180,7 +180,7 @@ def test_a_flag_without_effect(name, monkeypatch):
 
 def test_what_needs_another():
     """It is refused from whichever source, and in a program's own code; the line says what to give."""
-    text = "^preload needs workers: a process cannot replace itself; --workers 1 is enough$"
+    text = "^--preload needs --workers: a process cannot replace itself; --workers 1 is enough$"
     for given in (lambda: from_sources(toml={"preload": True}), lambda: Config(preload=True)):
         with pytest.raises(ConfigError, match=text):
             given()

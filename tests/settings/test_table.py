@@ -55,7 +55,7 @@ def test_request_line_fits_the_head():
 )
 def test_what_needs_workers(settings):
     """What replaces workers is refused where there are none."""
-    with pytest.raises(ConfigError, match=r"^[a-z-]+ needs workers: .*--workers 1 is enough"):
+    with pytest.raises(ConfigError, match=r"^--[a-z-]+ needs --workers: .*--workers 1 is enough"):
         Config(**settings)
     assert Config(workers=1, **settings)
 
@@ -70,14 +70,14 @@ def test_what_is_warmed_up():
         ):
             Config(workers=1, preload=True, warm_up=wrong)
     assert Config(workers=1, warm_up=["/"]).warm_up == ("/",)
-    with pytest.raises(ConfigError, match=r"^warm-up needs workers: "):
+    with pytest.raises(ConfigError, match=r"^--warm-up needs --workers: "):
         Config(warm_up=["/"])
 
 
 def test_workers_need_linux(monkeypatch):
     """Elsewhere one process serves, and a line says so."""
     monkeypatch.setattr(sys, "platform", "darwin")
-    with pytest.raises(ConfigError, match=r"^workers \(4\) need Linux"):
+    with pytest.raises(ConfigError, match=r"^--workers \(4\) needs Linux"):
         Config(workers=4)
     assert Config()
 
@@ -262,7 +262,7 @@ def test_jitter_of_nothing(name):
     """A jitter varies a limit that is given."""
     unit = "_seconds" if name == "lifetime" else ""
     jitter = {f"max_{name}_jitter{unit}": 5}
-    assert error_of(Config, **jitter) == f"max-{name}-jitter has nothing to vary; give max-{name}, too"
+    assert error_of(Config, **jitter) == f"--max-{name}-jitter has nothing to vary; give --max-{name}, too"
     assert Config(workers=1, **jitter, **{f"max_{name}{unit}": 5})
 
 
@@ -305,8 +305,8 @@ def test_reload_implies_at_a_terminal():
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"workers": 1, "reload": True, "preload": True}, "reload imports the app anew after each save"),
-        ({"reload_extra": "templates"}, "reload-extra adds files for reload to watch; give reload"),
+        ({"workers": 1, "reload": True, "preload": True}, "--reload imports the app anew after each save"),
+        ({"reload_extra": "templates"}, "--reload-extra adds files for --reload to watch; give --reload, too"),
     ],
 )
 def test_what_reload_goes_with(settings, text):

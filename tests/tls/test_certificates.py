@@ -108,7 +108,7 @@ def test_not_pem(settings, localhost, tmp_path):
     assert "no BEGIN PRIVATE KEY" in error_of(settings._replace(key=str(localhost.certificate)))
     assert "name the key's file, too" in error_of(settings._replace(key=None))
     wrong = settings._replace(client_ca=str(text), client_certificate="required")
-    assert re.search(r"the client-ca .*text cannot be used: .*; it must be PEM", error_of(wrong))
+    assert re.search(r"--client-ca .*text cannot be used: .*; it must be PEM", error_of(wrong))
 
 
 def test_damaged(settings, localhost, tmp_path):

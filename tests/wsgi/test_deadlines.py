@@ -437,5 +437,5 @@ def test_without_a_limit_nothing_is_there(start_server):
 
 def test_without_threads_it_is_refused():
     """Rather than silently without effect."""
-    with pytest.raises(ConfigError, match=r"request-timeout \(30 s\) needs threads of 1 or more"):
+    with pytest.raises(ConfigError, match=r"^--request-timeout \(30 s\) needs --threads of 1 or more"):
         Config(request_seconds=30, threads=0)

@@ -110,7 +110,7 @@ class UwsgiModule(Extension[MuleSettings]):
         try:
             memory.share(self._config.uwsgi_cache, context.kept.get(memory.NAME), shared, self._config.extras)
         except OSError as fault:
-            raise ConfigError(f"uwsgi-cache: there is no memory for it: {fault.strerror or fault}") from None
+            raise ConfigError(f"--uwsgi-cache: there is no memory for it: {fault.strerror or fault}") from None
 
     def _install(self, context: LifeContext, has_app: bool) -> None:
         from . import module

@@ -186,10 +186,10 @@ class UwsgiSettings(SharingSettings):
     def check(self) -> None:
         """See Settings."""
         if self.uwsgi_cache and self.uwsgi_module == "off":
-            raise ConfigError("uwsgi-cache is for apps that import uwsgi, which uwsgi-module off prevents")
+            raise ConfigError("--uwsgi-cache is for apps that import uwsgi, which --uwsgi-module off prevents")
         if self.shared and self.uwsgi_module == "off":
-            raise ConfigError("shared is for apps that import uwsgi, which uwsgi-module off prevents")
+            raise ConfigError("--shared is for apps that import uwsgi, which --uwsgi-module off prevents")
         if self.extras != Extras() and self.uwsgi_module == "off":
             raise ConfigError(
-                "uwsgi-queue, uwsgi-sharedarea and uwsgi-metric are for apps that import uwsgi, which uwsgi-module off prevents"
+                "--uwsgi-queue, --uwsgi-sharedarea and --uwsgi-metric are for apps that import uwsgi, which --uwsgi-module off prevents"
             )

@@ -72,7 +72,7 @@ def parse_static(text: str) -> Below:
     Raises:
         ValueError: the text has another form.
     """
-    below = parse_below(text, "/static=/srv/shop/static")
+    below = parse_below(text)
     return below._replace(what=os.path.abspath(below.what))
 
 

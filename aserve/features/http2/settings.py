@@ -41,4 +41,4 @@ class HTTP2Settings(EngineSettings):
     def check(self) -> None:
         """See Settings."""
         if self.http2 == "h2c" and not self.trusted_proxies:
-            raise ConfigError("http2 'h2c' is for proxies only; name them in trusted-proxies")
+            raise ConfigError("--http2 h2c is for proxies only; name them with --trusted-proxies")

@@ -76,7 +76,7 @@ class Folder:
             user = _name_of(owner.uid if owner is not None else os.geteuid())
             raise ConfigError(
                 f"the folder {self.path} cannot be made: {exc.strerror}; make it with "
-                f"`install -d -m 700 -o {user} {self.path}`, or name another with https-folder"
+                f"`install -d -m 700 -o {user} {self.path}`, or name another with --https-folder"
             ) from None
         self.look(owner)
 
@@ -94,7 +94,7 @@ class Folder:
             if found.st_uid != owner.uid:
                 raise ConfigError(
                     f"{path} belongs to {_name_of(found.st_uid)}, and the server runs as {user}: "
-                    f"chown -R {user} {self.path}, or name another with https-folder"
+                    f"chown -R {user} {self.path}, or name another with --https-folder"
                 )
             if found.st_mode & FOR_OTHERS:
                 raise ConfigError(

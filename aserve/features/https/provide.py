@@ -30,7 +30,7 @@ def provide(config: HTTPSSettings, is_check: bool = False) -> None:
         ConfigError: the folder cannot be used, or the libraries do not work.
     """
     if config.acme_ca is not None and not os.access(config.acme_ca, os.R_OK):
-        raise ConfigError(f"acme-ca {config.acme_ca} cannot be read; it is the PEM file of a private authority's root")
+        raise ConfigError(f"--acme-ca {config.acme_ca} cannot be read; it is the PEM file of a private authority's root")
     owner = _owner(config)
     folder = Folder(folder_of(config))
     if is_check:
@@ -44,7 +44,7 @@ def provide(config: HTTPSSettings, is_check: bool = False) -> None:
         OrderProcess({"do": "placeholders", "folder": folder.path, "names": missing}, owner=owner).wait()
     except ChildError as fault:
         raise ConfigError(
-            f"https: no placeholder could be made for {missing[0]}: {fault}; see that this user may run Python, and that the "
+            f"--https: no placeholder could be made for {missing[0]}: {fault}; see that this user may run Python, and that the "
             "packages of aserve-wsgi[acme] work"
         ) from None
 
@@ -67,5 +67,5 @@ def _is_usable(path: str) -> bool:
         )
         return False
     except OSError as exc:  # such as too many open files: the certificate may be a good one
-        raise ConfigError(f"https: the certificate {path} cannot be read: {exc.strerror}") from None
+        raise ConfigError(f"--https: the certificate {path} cannot be read: {exc.strerror}") from None
     return True

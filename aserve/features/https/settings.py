@@ -189,19 +189,19 @@ class HTTPSSettings(SharingSettings):
             return
         if not self.tls_binds:
             raise ConfigError(
-                f"https {self.https[0]} needs a bind that speaks TLS, and {', '.join(self.bind)} does not: write https:// before its "
-                "address, or leave bind out for ports 443 and 80"
+                f"--https {self.https[0]} needs a bind that speaks TLS, and {', '.join(self.bind)} does not: write https:// before its "
+                "address, or leave --bind out for ports 443 and 80"
             )
         dotless = [name for name in self.https if "." not in name]
         if dotless and self.acme_directory == LETS_ENCRYPT:
-            raise ConfigError(f"https {dotless[0]}: Let's Encrypt knows no name without a dot; give the public one")
+            raise ConfigError(f"--https {dotless[0]}: Let's Encrypt knows no name without a dot; give the public one")
         if ":" in folder_of(self):
-            raise ConfigError(f"https-folder {folder_of(self)} has a colon in it; name another folder")
+            raise ConfigError(f"--https-folder {folder_of(self)} has a colon in it; name another folder")
         if self.acme_terms != "accept":
             where = f"of Let's Encrypt, {ITS_TERMS}" if self.acme_directory == LETS_ENCRYPT else "of the authority"
-            raise ConfigError(f"https: read the terms {where}, and accept them: --acme-terms accept")
+            raise ConfigError(f"--https: read the terms {where}, and accept them: --acme-terms accept")
         if importlib.util.find_spec("acme") is None:
-            raise ConfigError("https needs acme, which is not installed; pip install 'aserve-wsgi[acme]'")
+            raise ConfigError("--https needs acme, which is not installed; pip install 'aserve-wsgi[acme]'")
 
     @property
     def redirects(self) -> bool:

@@ -52,7 +52,7 @@ class Programs(Extension[ProgramSettings]):
                     if os.sep in word
                     else f"it is in no folder of PATH ({path})"
                 )
-                raise ConfigError(f"attach: cannot run {word!r} of {show_program(text)!r}: {where}")
+                raise ConfigError(f"--attach: cannot run {word!r} of {show_program(text)!r}: {where}")
 
 
 class Named(Supervision):

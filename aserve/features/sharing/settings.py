@@ -97,7 +97,7 @@ class SharingSettings(EngineSettings):
         None, "Serving", "--shared-prefix", SHARED_PREFIX,
         "prefix of the keys in --shared; hosts with the same prefix share",
         "The APP, as named on the command line: two sites with the same name need two databases, or two prefixes.",
-        needs=Needs(("shared",), "is for what hosts share; give shared, which says where"),
+        needs=Needs(("shared",), "is for what hosts share; give --shared, which says where"),
         fixed=True,
     )
     # fmt: on
@@ -105,7 +105,7 @@ class SharingSettings(EngineSettings):
     def check(self) -> None:
         """See Settings."""
         if self.shared and not importlib.util.find_spec("redis"):
-            raise ConfigError("shared needs redis, which is not installed; pip install 'aserve-wsgi[redis]'")
+            raise ConfigError("--shared needs redis, which is not installed; pip install 'aserve-wsgi[redis]'")
 
 
 def shared_of(config: SharingSettings, spec: str | None) -> Shared | None:

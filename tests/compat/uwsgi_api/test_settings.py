@@ -51,7 +51,7 @@ def test_several():
 
 def test_without_the_module():
     """An app that cannot import uwsgi has no use for it."""
-    with pytest.raises(ConfigError, match="which uwsgi-module off prevents"):
+    with pytest.raises(ConfigError, match="which --uwsgi-module off prevents"):
         Config(uwsgi_cache=["items=1"], uwsgi_module="off")
 
 
@@ -75,7 +75,7 @@ def test_extras():
         ({"uwsgi_queue": "items=3,keysize=5"}, "has more than items= and blocksize="),
         ({"uwsgi_sharedarea": ["much"]}, "'MUCH' is not a size|'much' is not a size"),
         ({"uwsgi_metric": ["a b"]}, "'a b' is not the name of a metric"),
-        ({"uwsgi_queue": "items=3", "uwsgi_module": "off"}, "uwsgi-queue, .* which uwsgi-module off prevents"),
+        ({"uwsgi_queue": "items=3", "uwsgi_module": "off"}, "uwsgi-queue, .* which --uwsgi-module off prevents"),
     ],
 )
 def test_wrong_extras(values, why):

@@ -120,7 +120,7 @@ def test_root_makes_it_for_the_user(site, monkeypatch):
 
 def test_a_root_that_is_not_there(site):
     """Nothing would work without it, so the start says so."""
-    with pytest.raises(ConfigError, match=r"acme-ca /nowhere/ca\.pem cannot be read"):
+    with pytest.raises(ConfigError, match=r"--acme-ca /nowhere/ca\.pem cannot be read"):
         provide(site.config.replace(acme_ca="/nowhere/ca.pem"))
 
 

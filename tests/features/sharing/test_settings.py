@@ -60,7 +60,7 @@ def test_refused_prefix(prefix):
 
 def test_combinations(monkeypatch):
     """A prefix of nothing, no module `uwsgi`, and no package."""
-    with pytest.raises(ConfigError, match="give shared, which says where"):
+    with pytest.raises(ConfigError, match="give --shared, which says where"):
         Config(shared_prefix="shop")
     with pytest.raises(ConfigError, match="shared is for apps that import uwsgi"):
         Config(shared="redis://host", uwsgi_module="off")
@@ -74,7 +74,7 @@ def test_combinations(monkeypatch):
 )
 def test_queues(name, shared):
     """A queue has a name, and is somewhere."""
-    with pytest.raises(ConfigError, match=f"spooler {name}: shared:NAME needs shared, and a name of"):
+    with pytest.raises(ConfigError, match=f"--spooler {name}: shared:NAME needs --shared, and a name of"):
         Config(workers=1, spooler=[name], shared=shared)
     assert Config(workers=1, spooler=["shared:jobs"], shared="redis://host").spooler == ("shared:jobs",)
 

@@ -30,7 +30,7 @@ class UwsgiMules(Extension[MuleSettings]):
         """Check that a process like this one can be started; make the queues of messages before the first worker."""
         if event is Life.READ and not read_command_line()[1:]:
             raise ConfigError(
-                f"uwsgi-mule: the command line, which mules run, is not known without {COMMAND_LINE}; mount /proc"
+                f"--uwsgi-mule: the command line, which mules run, is not known without {COMMAND_LINE}; mount /proc"
             )
         if event is Life.WORKERS_BEGIN or (
             event is Life.IMPORTS and context.role is not None and context.role.is_trial
@@ -44,5 +44,5 @@ class UwsgiMules(Extension[MuleSettings]):
             post.share(post.Post.open(len(self._config.uwsgi_mule), self._config.uwsgi_farm, context.kept))
         except OSError as fault:
             raise ConfigError(
-                f"uwsgi-mule: there is no descriptor for its messages: {fault.strerror or fault}"
+                f"--uwsgi-mule: there is no descriptor for its messages: {fault.strerror or fault}"
             ) from None

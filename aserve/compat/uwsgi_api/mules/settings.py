@@ -88,10 +88,10 @@ class MuleSettings(UwsgiSettings):
     def check(self) -> None:
         """See Settings."""
         if self.uwsgi_mule and self.uwsgi_module == "off":
-            raise ConfigError("uwsgi-mule is for apps that import uwsgi, which uwsgi-module off prevents")
+            raise ConfigError("--uwsgi-mule is for apps that import uwsgi, which --uwsgi-module off prevents")
         for text in self.uwsgi_farm:
             for number in parse_farm(text)[1]:
                 if self.uwsgi_mule and not 1 <= number <= len(self.uwsgi_mule):
                     raise ConfigError(
-                        f"uwsgi-farm {text}: there is no mule {number}; uwsgi-mule makes {len(self.uwsgi_mule)}"
+                        f"--uwsgi-farm {text}: there is no mule {number}; --uwsgi-mule makes {len(self.uwsgi_mule)}"
                     )

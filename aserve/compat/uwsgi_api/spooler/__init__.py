@@ -45,7 +45,7 @@ class Spooling(Extension[SpoolerSettings]):
                     logger.warning("this user may not write the spooler %r: no job could be put there, or done", place)
         if event is Life.READ and not read_command_line()[1:]:
             raise ConfigError(
-                f"spooler: the command line, which its processes run, is not known without {COMMAND_LINE}; mount /proc"
+                f"--spooler: the command line, which its processes run, is not known without {COMMAND_LINE}; mount /proc"
             )
 
 

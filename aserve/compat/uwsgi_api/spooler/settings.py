@@ -64,9 +64,9 @@ class SpoolerSettings(UwsgiSettings):
     def check(self) -> None:
         """See Settings."""
         if self.spooler and self.uwsgi_module == "off":
-            raise ConfigError("spooler is for apps that import uwsgi, which uwsgi-module off prevents")
+            raise ConfigError("--spooler is for apps that import uwsgi, which --uwsgi-module off prevents")
         for folder in self.spooler:
             if folder.startswith(QUEUE) and (not self.shared or not QUEUE_NAME.match(folder)):
                 raise ConfigError(
-                    f"spooler {folder}: shared:NAME needs shared, and a name of letters, digits, _, . and -"
+                    f"--spooler {folder}: shared:NAME needs --shared, and a name of letters, digits, _, . and -"
                 )

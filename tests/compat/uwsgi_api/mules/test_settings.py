@@ -25,7 +25,7 @@ def test_accepted():
         ({"uwsgi_mule": ["-"] * 65}, "65 mules are too many"),
         ({"uwsgi_mule": ["-"], "uwsgi_module": "off"}, "uwsgi-module off prevents"),
         ({"uwsgi_mule": ["-"], "uwsgi_farm": ["a"]}, "'a' is no farm, such as mail:1,2"),
-        ({"uwsgi_mule": ["-"], "uwsgi_farm": ["a:2"]}, "there is no mule 2; uwsgi-mule makes 1"),
+        ({"uwsgi_mule": ["-"], "uwsgi_farm": ["a:2"]}, "there is no mule 2; --uwsgi-mule makes 1"),
         ({"uwsgi_mule": ["-"], "uwsgi_farm": ["a:1", "a:1"]}, "two farms are called a"),
     ],
 )

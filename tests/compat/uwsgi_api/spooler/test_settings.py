@@ -21,4 +21,4 @@ def test_a_folder_is_found_from_everywhere(monkeypatch, tmp_path, text, whole):
 def test_what_contradicts():
     """Jobs are added by `import uwsgi`; a queue needs a place."""
     assert "uwsgi-module off prevents" in error_of(Config, workers=1, spooler=["/x"], uwsgi_module="off")
-    assert "shared:NAME needs shared" in error_of(Config, workers=1, spooler=["shared:x"])
+    assert "shared:NAME needs --shared" in error_of(Config, workers=1, spooler=["shared:x"])
