@@ -215,8 +215,14 @@ def types(scratch: pathlib.Path) -> str:
 def cross_wheels(scratch: pathlib.Path, targets: Mapping[str, str]) -> list[pathlib.Path]:
     """Build the wheels for systems that are not here, by another compiler; return their files."""
     folder = make_venv(scratch / "cross", *BUILD_REQUIRES, "ziglang")
+    # Debian's pyconfig.h includes the one in a folder of its architecture: both targets take this machine's, and nothing else of it.
+    debian = pathlib.Path("/usr/include", os.uname().machine + "-linux-gnu")
+    for machine in ("x86_64", "aarch64"):
+        (scratch / "include").mkdir(exist_ok=True)
+        (scratch / "include" / f"{machine}-linux-gnu").symlink_to(debian)
     compiler = scratch / "cc"
-    compiler.write_text(f'#!/bin/sh\nexec {folder}/python -m ziglang cc -target "$ZIG_TARGET" "$@"\n')
+    words = f'{folder}/python -m ziglang cc -target "$ZIG_TARGET" -isystem {scratch}/include "$@"'
+    compiler.write_text(f"#!/bin/sh\nexec {words}\n")
     compiler.chmod(0o755)
     for target, tag in targets.items():
         # A compiler's cache is of one HOME.

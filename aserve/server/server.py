@@ -78,7 +78,7 @@ class Server:
         self._commons = Commons(self.config, self._extensions)
         self._listening = Listening(self.config, shared.listeners, shared.load_board, shared.in_flight)
         # What extensions and the command ask of a server: programs need none of it, and help(aserve.Server) does not show it.
-        self.inner = Inner(self.config, self._extensions, self._threads, self._commons, self._listening)
+        self.inner: Inner = Inner(self.config, self._extensions, self._threads, self._commons, self._listening)
         self._timer: asyncio.TimerHandle | None = None
 
     @property
