@@ -76,6 +76,22 @@ def test_an_import_that_takes_long(served, monkeypatch, tmp_path):
     assert 'slow_app.py", line 3, in connect' in told[-1]
 
 
+def test_an_import_that_serves_by_itself(served, monkeypatch, tmp_path):
+    """The log says so before the import counts as one that takes long, and what to do."""
+    told = []
+    monkeypatch.setattr(apps, "SERVING_SECONDS", 0.01)
+    monkeypatch.setattr(apps, "SLOW_START_SECONDS", 3600.0)
+    monkeypatch.setattr(apps, "logger", types.SimpleNamespace(warning=lambda text, *values: told.append(text % values)))
+    monkeypatch.setitem(sys.modules, "told_of_serving", types.SimpleNamespace(told=told))
+    source = "import time, told_of_serving\ndef serve_forever():\n while not told_of_serving.told: time.sleep(0.01)\nserve_forever()\n"
+    (tmp_path / "runs_itself.py").write_text(f"{source}{APP}")
+    assert cli.main(["runs_itself:app"]) == 0 and len(served) == 1
+    assert re.match(
+        rf"runs_itself:app is being imported, for \d+ s{re.escape(apps.SERVES_ITSELF)}; that is at", told[0]
+    )
+    assert 'runs_itself.py", line 4, in <module>' in told[0]
+
+
 def test_an_import_where_no_thread_starts(served, monkeypatch, tmp_path):
     """The import goes on without a watch."""
 

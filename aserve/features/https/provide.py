@@ -30,7 +30,9 @@ def provide(config: HTTPSSettings, is_check: bool = False) -> None:
         ConfigError: the folder cannot be used, or the libraries do not work.
     """
     if config.acme_ca is not None and not os.access(config.acme_ca, os.R_OK):
-        raise ConfigError(f"--acme-ca {config.acme_ca} cannot be read; it is the PEM file of a private authority's root")
+        raise ConfigError(
+            f"--acme-ca {config.acme_ca} cannot be read; it is the PEM file of a private authority's root"
+        )
     owner = _owner(config)
     folder = Folder(folder_of(config))
     if is_check:
