@@ -1,4 +1,4 @@
-"""What the tests of connections share."""
+"""Fixtures of the tests of connections."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def new_line(authority, localhost):
 
 @pytest.fixture
 def opened():
-    """Open listeners by spec; they are closed in the end."""
+    """Open listeners by spec, closed in the end."""
     found = []
 
     def open_(*specs):
@@ -94,7 +94,7 @@ def log(caplog):
 
 @pytest.fixture
 def limit(monkeypatch, caplog):
-    """A limit of three at most, without the log's line on that."""
+    """A limit of three at most, without the log's line about the limit."""
     caplog.set_level(logging.INFO, "aserve")
     monkeypatch.setattr(aserve.core.incident, "CALM_SECONDS", 1)
     limit = ConnectionLimit()

@@ -1,4 +1,4 @@
-"""Addresses that binds name: which of one configuration meet, and what is said where the kernel refuses one."""
+"""Addresses named by binds: which of one configuration meet, and the words where the kernel refuses one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BOTH = [
 
 @pytest.fixture
 def both_families(monkeypatch):
-    """A host that is empty means both families here, whatever this machine has."""
+    """An empty host means both families here, whatever this machine has."""
     ask = socket.getaddrinfo
     monkeypatch.setattr(
         addresses.socket, "getaddrinfo", lambda host, *args, **named: ask(host, *args, **named) if host else BOTH
@@ -47,7 +47,7 @@ def both_families(monkeypatch):
     ids=str,
 )
 def test_whether_ipv4_is_left_alone(both_families, host, bind, others, expected):
-    """All IPv6 addresses take IPv4 as well, unless the configuration has that port for IPv4 by itself."""
+    """All IPv6 addresses take IPv4 as well, unless the configuration has the port for IPv4 by itself."""
     assert is_v6_only(host, parse_bind(bind), [parse_bind(other) for other in others]) is expected
 
 
@@ -70,13 +70,13 @@ def test_what_needs_no_encoding_is_not_encoded(monkeypatch, bind, asked):
 
 @pytest.mark.parametrize("bind", ["a..b:1", "1..2:1", "no-such-host.invalid:1"])
 def test_a_host_that_is_not_found(bind):
-    """The error names it, whatever is wrong with it."""
+    """The error names the host, whatever its fault."""
     with pytest.raises(BindError, match=rf"cannot listen on {bind}: the host .* was not found \(.+\)"):
         look_up(parse_bind(bind))
 
 
 def test_what_a_configuration_listens_on_besides():
-    """Its other binds, and what has settings of its own."""
+    """A configuration listens on its other binds, and on addresses of own settings."""
     config = Config(bind=["[::]:1", ":2"], metrics="0.0.0.0:1", stats=":3", agent_check=":4")
     assert sorted(map(str, binds_beside(config, [parse_bind(":2")]))) == ["0.0.0.0:1", ":3", ":4", "[::]:1"]
     assert binds_beside(Config(bind=[":2"]), [parse_bind(":2")]) == []
@@ -98,14 +98,14 @@ def test_what_a_configuration_listens_on_besides():
     ],
 )
 def test_an_address_in_use(both_families, bind, other, is_own):
-    """It is said whether the configuration is in its own way, or another program."""
+    """The message tells whether the configuration is in its own way, or another program."""
     said = remedy(OSError(errno.EADDRINUSE, "in use"), parse_bind(bind), [parse_bind(other)])
     assert ("the settings name this address twice" in said) is is_own
     assert ("another program listens there" in said) is not is_own
 
 
 def test_the_same_unix_socket_twice(tmp_path):
-    """By whatever path: the first one is not taken for another program."""
+    """By any path the first socket is not taken for another program."""
     os.symlink("s", tmp_path / "link")
     with socket.socket(socket.AF_UNIX) as first:
         first.bind(str(tmp_path / "s"))
@@ -117,7 +117,7 @@ def test_the_same_unix_socket_twice(tmp_path):
 
 
 def test_a_link_that_leads_nowhere(tmp_path):
-    """It is called what it is, and stays."""
+    """A dangling link is told as such, and stays."""
     os.symlink("gone", tmp_path / "link")
     with pytest.raises(BindError, match="the path is a link to 'gone', where nothing is; remove the link"):
         remove_stale(parse_bind(f"unix:{tmp_path}/link"), [])
@@ -128,8 +128,7 @@ def test_a_link_that_leads_nowhere(tmp_path):
     ("host", "expected"),
     [("127.0.0.1", True), ("127.5.5.5", True), ("::1", True), ("::ffff:127.0.0.1", True), ("fe80::1%eth0", False), ("10.0.0.1", False)],
 )  # fmt: skip
-def test_own_addresses(host, expected):
-    """Those that no other machine reaches."""
+def test_loopback_addresses_are_known(host, expected):
     assert is_loopback(host) is expected
 
 

@@ -1,4 +1,4 @@
-"""A protocol that ALPN has chosen takes the place of the wire."""
+"""A protocol chosen by ALPN takes the place of the wire."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aserve.connections.carrier import Carrier
 
 
 class Counting(Carrier):
-    """Remembers what it is asked."""
+    """Remembers its calls."""
 
     has_streams = False
 
@@ -28,7 +28,7 @@ class Counting(Carrier):
 
 
 @pytest.mark.parametrize("protocols", [["x"], ["http/1.1", "x"], ["http/1.1"], None])
-def test_alpn(new_line, protocols):
+def test_alpn_gives_a_connection_to_its_carrier(new_line, protocols):
     """A carrier gets the connection if ALPN has chosen its name; HTTP/1.1 gets every other."""
     made = []
 
@@ -48,8 +48,8 @@ def test_alpn(new_line, protocols):
         assert made[0].is_lost
 
 
-async def test_numbers():
-    """A connection without a stream is an idle one; otherwise its streams are counted."""
+async def test_numbers_count_the_streams():
+    """A connection without a stream is idle; otherwise its streams are counted."""
     async with Server(apps.hello, bind="127.0.0.1:0", threads=1) as server:
         server._listening.connections.update([Counting(), Counting(has_streams=True)])
         found = server.statistics()

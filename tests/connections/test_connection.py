@@ -1,4 +1,4 @@
-"""One client's connection: the app runs, its response goes to whatever wire there is, and nothing of it is kept."""
+"""One client's connection: the app runs, its response goes to any wire, and nothing of it is kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aserve.core.exchange import Exchange
 
 
 class FakeWire:
-    """Ends an exchange at once, or later; remembers what it was asked."""
+    """Ends an exchange at once, or later; remembers its calls."""
 
     def __init__(self, ends_at_once=True):
         self.ends_at_once, self.calls = ends_at_once, []
@@ -35,7 +35,7 @@ class Body:
 
 
 class Closing:
-    """An iterable that tells what became of it."""
+    """An iterable that tells its fate."""
 
     def __init__(self, error=None):
         self.error, self.calls = error, []
@@ -73,7 +73,7 @@ def new():
 
 
 def test_an_exchange_ends(new):
-    """Once its response is out it is logged, and neither its body nor its response is kept."""
+    """Once its response is out an exchange is logged, and neither its body nor its response is kept."""
     connection, exchange = new()
     body = exchange.body
     connection.run(exchange)
@@ -82,7 +82,7 @@ def test_an_exchange_ends(new):
 
 
 def test_a_wire_that_ends_it_later(new):
-    """Until its response is out, an exchange keeps what it has."""
+    """Until its response is out, an exchange keeps its parts."""
     connection, exchange = new()
     connection.wire.ends_at_once = False
     connection.run(exchange)
@@ -91,7 +91,7 @@ def test_a_wire_that_ends_it_later(new):
 
 
 def test_when_the_worker_was_done(new):
-    """It is noted where the response is still to be sent."""
+    """The time is noted where the response is still to be sent."""
     connection, exchange = new()
     connection.wire.ends_at_once, exchange.began_at = False, time.monotonic()
     connection.run(exchange)
@@ -100,7 +100,7 @@ def test_when_the_worker_was_done(new):
 
 @pytest.mark.provokes("please report this as a bug")
 def test_a_bug_of_ours(new, caplog):
-    """What fails in aserve cuts this response, and is told as our fault."""
+    """A failure in aserve cuts this response, and is told as our fault."""
     connection, exchange = new(lambda exchange: 1 / 0)
     connection.run(exchange)
     assert connection.wire.calls == [("fail", "internal error")]
@@ -108,7 +108,7 @@ def test_a_bug_of_ours(new, caplog):
 
 
 def test_a_worker_that_was_written_off(new):
-    """It leaves without a word: another has its exchange."""
+    """A written-off worker leaves without a word: another has its exchange."""
 
     def respond(exchange):
         raise WrittenOff
@@ -120,7 +120,7 @@ def test_a_worker_that_was_written_off(new):
 
 
 def test_what_is_asked_goes_to_the_wire(new):
-    """The connection stays while its wire changes: each call finds the one of the moment."""
+    """The connection stays while its wire changes: each call finds the present wire."""
     connection, exchange = new()
     connection.send(exchange, b"piece")
     old, connection.wire = connection.wire, FakeWire()
@@ -130,8 +130,7 @@ def test_what_is_asked_goes_to_the_wire(new):
     assert connection.wire.calls == [("abort_slow_reader", "why"), ("take_over", "late")]
 
 
-def test_its_name(new):
-    """The log names a client by its address; one on a unix socket has none."""
+def test_its_name_is_the_clients_address(new):
     connection, _ = new()
     assert connection.name == "unix socket"
     connection.remote_addr = "203.0.113.7"
@@ -160,7 +159,7 @@ def test_a_whole_reply_is_discarded(reply, new):
 
 
 def test_an_iterable_is_discarded(new):
-    """It is begun, since one that has not begun would close nothing, and closed."""
+    """An iterable is begun, since close() of an unbegun one would do nothing, and closed."""
     _, exchange = new()
     iterable = Closing()
     discard_reply(exchange, iterable)
@@ -171,7 +170,7 @@ def test_an_iterable_is_discarded(new):
     "error", [ClientDisconnected("gone"), ResponseTruncated("cut"), ValueError("the app's"), SystemExit()]
 )
 def test_an_iterable_that_fails_in_close(new, caplog, error):
-    """Only what is the app's fault is told; nothing is left in any case."""
+    """Only the app's fault is told; nothing is left in any case."""
     _, exchange = new()
     discard_reply(exchange, Closing(error))
     assert ("raised in close()" in caplog.text) == isinstance(error, (ValueError, SystemExit))
@@ -187,7 +186,7 @@ def test_an_iterable_whose_worker_is_written_off(new, caplog):
 
 
 def test_a_connection_that_is_lost(new):
-    """Whoever still has an exchange of it is told so, and what it brings is let go of."""
+    """A late exchange is told of the loss, and its response is released."""
     connection, exchange = new()
     connection.wire, reply = LOST, Closing()
     with pytest.raises(ClientDisconnected):

@@ -13,18 +13,17 @@ from aserve.connections.data_rate import DataRate
         ([0, 10, 20, 30, 40, 50, 60, 70], []),  # just the rate
         ([0, 9, 18, 27, 36, 45, 54, 63], [3, 6]),  # below it: at the end of each window
         ([0, 0, 0, 30, 30, 30, 60, 60], []),  # pauses within a window do no harm
-        ([1000, 1000, 1000, 1000], [3]),  # what came before the first look does not count
+        ([1000, 1000, 1000, 1000], [3]),  # octets before the first look do not count
         ([0, 1000, 1000, 1000, 1000, 1000, 1000], [6]),  # to have been fast does not help for ever
     ],
 )
-def test_windows(counts, slow):
-    """At 10 octets a second, in windows of just above 2 seconds."""
+def test_windows_measure_ten_octets_a_second(counts, slow):
     rate, one = DataRate(), object()
     assert [at for at, count in enumerate(counts) if rate.is_slow(one, count, 2.0, 10)] == slow
 
 
 def test_another_begins_anew():
-    """The next body has a window of its own."""
+    """The next body has its own window."""
     rate, one, two = DataRate(), object(), object()
     assert not any(rate.is_slow(one, 0, 1.5, 10) for _ in range(2))
     assert not any(rate.is_slow(two, 0, 1.5, 10) for _ in range(2))

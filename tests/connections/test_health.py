@@ -1,4 +1,4 @@
-"""Health checks: which requests they are, what they get, and what becomes of the connection and its other requests."""
+"""Health checks: their requests and answers, the connection behind, and its other requests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def http(path, method="GET"):
     }
 
 
-# Which requests they are
+# Their requests
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def http(path, method="GET"):
         (http("/"), ""),
     ],
 )
-def test_which_requests(vars, probe):
-    """GET and HEAD of the three paths; what only looks like them is the app's."""
+def test_only_get_and_head_of_the_paths_are_checks(vars, probe):
+    """GET and HEAD of the three paths are checks; similar requests are the app's."""
     assert HealthPaths(PATH).probe_of(exchange_of(vars)) == probe
 
 
@@ -80,7 +80,7 @@ def test_which_requests_of_front_servers(vars, attributes, probe):
     assert HealthPaths(PATH).probe_of(exchange_of(vars, is_from_front=True, **attributes)) == probe
 
 
-# What they get
+# Their answers
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def test_which_requests_of_front_servers(vars, attributes, probe):
         ("ready", "draining", "HTTP/1.1 503 Service Unavailable", "10", b"draining\n"),
     ],
 )
-def test_answers(probe, warning, line, retry, body):
-    """A line of text that no cache keeps; with 503, when to ask again."""
+def test_answers_are_lines_without_caching(probe, warning, line, retry, body):
+    """A check gets a line of text that no cache keeps; with 503, a Retry-After."""
     found = parse(answer(probe, warning, exchange_of(http(PATH)), CommonFields("s")))
     assert (found[0], found[2]) == (line, body)
     fields = dict(found[1])
@@ -129,7 +129,7 @@ def bodies_of(octets):
 
 
 def test_no_worker_is_asked(asked):
-    """The loop answers by itself, without a line in the log; the connection stays for the next request, which is the app's."""
+    """The loop answers by itself, without a line in the log; the connection stays for the app's next request."""
     harness, connection, transport = asked
     for _ in range(3):
         connection.data_received(LIVE)
@@ -144,7 +144,7 @@ def test_no_worker_is_asked(asked):
 
 
 def test_without_the_setting(new):
-    """Where no path is set, the app has all of them."""
+    """Without a set path, the app has all paths."""
     harness, connection, transport = new()
     connection.data_received(LIVE)
     harness.executor.run()
@@ -152,7 +152,7 @@ def test_without_the_setting(new):
 
 
 def test_ready_goes_by_the_warning(asked):
-    """A drain makes it 503 at once, and who is alive stays so."""
+    """A drain makes ready 503 at once, and live stays so."""
     harness, connection, transport = asked
     harness.service.is_draining = True
     for octets, status in ((READY, b"503 "), (LIVE, b"200 ")):
@@ -161,8 +161,7 @@ def test_ready_goes_by_the_warning(asked):
         assert transport.received()[9:13] == status
 
 
-def test_pipelined(asked):
-    """Each in its turn, among the app's."""
+def test_pipelined_checks_have_their_turn(asked):
     harness, connection, transport = asked
     connection.data_received(GET + LIVE + READY + GET + LIVE)
     while harness.executor.jobs or harness.loop.soon:
@@ -190,7 +189,7 @@ def test_very_many_pipelined(asked):
     ],
 )
 def test_whether_the_connection_stays(asked, octets, line, connection_field):
-    """That is the client's choice, as with the app's responses; HEAD has no body."""
+    """The connection stays by the client's choice, as with the app's responses; HEAD has no body."""
     harness, connection, transport = asked
     connection.data_received(octets)
     harness.loop.turn()
@@ -203,7 +202,7 @@ def test_whether_the_connection_stays(asked, octets, line, connection_field):
 
 @pytest.mark.parametrize("body", ["buffer", "stream"])
 def test_with_a_body(new, body):
-    """Nobody reads it; what follows it is the next request, or the connection closes before."""
+    """A body is not read; behind it comes the next request, or the connection closes before."""
     harness, connection, transport = new(healthcheck_path=PATH, body=body)
     head = LIVE[:-2] + b"Content-Length: 5\r\n\r\n"
     connection.data_received(head + b"he")
@@ -217,7 +216,7 @@ def test_with_a_body(new, body):
 
 
 def test_a_client_that_has_gone(asked):
-    """Between question and answer it may leave."""
+    """A client may leave between question and answer."""
     harness, connection, transport = asked
     connection.data_received(LIVE)
     transport.lose()
@@ -230,7 +229,7 @@ def test_a_client_that_has_gone(asked):
 
 @pytest.mark.one_way
 def test_health_checks_in_a_batch(start_server, raw_client):
-    """They leave the lane for the event loop, with or without a body; those beside them are served in it, also what only looks so."""
+    """Checks leave the lane for the event loop, with or without a body; requests beside them are served in the lane, similar ones too."""
     server = start_server(hello, is_checked=False, threads=0, lane="auto", healthcheck_path=PATH)
     lane = server.server._listening.lane
     plain, similar, probe, begun = (raw_client(server) for _ in range(4))

@@ -1,4 +1,4 @@
-"""What a process is at, as others read it."""
+"""A process's requests, as others read them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def new_board() -> tuple[memoryview, LoadBoard]:
     return words, board
 
 
-def test_the_table():
-    """Each exchange is in there from its beginning to its end, with its time; the longest first."""
+def test_the_table_has_each_exchange():
+    """Each exchange is in the table from its beginning to its end, with its time; the longest first."""
     memory = mmap.mmap(-1, TABLE_BYTES)
     in_flight = InFlight(None, memory)
     assert read_in_flight(memory) == []
@@ -54,13 +54,13 @@ class Clock:
 
 
 def test_what_goes_on(monkeypatch):
-    """A response that has grown makes its request a young one; nothing is left behind its end."""
+    """A grown response makes its request a young one; nothing is left behind its end."""
     clock = Clock()
     monkeypatch.setattr(in_flight_module, "time", clock)
     memory = mmap.mmap(-1, TABLE_BYTES)
     in_flight = InFlight(None, memory)
     exchange = new_exchange()
-    in_flight.refresh(exchange)  # it is not in there
+    in_flight.refresh(exchange)  # not in there
     in_flight.begin(exchange)
     clock.now += 60 * 10**9
     assert read_in_flight(memory)[0][0] == pytest.approx(60.0, abs=0.001)
@@ -72,7 +72,7 @@ def test_what_goes_on(monkeypatch):
 
 
 def test_an_end_meanwhile(monkeypatch):
-    """A worker that ends it just then leaves nothing in the table either."""
+    """A worker that ends the exchange just then leaves nothing in the table either."""
     memory = mmap.mmap(-1, TABLE_BYTES)
     in_flight, exchange = InFlight(None, memory), new_exchange()
     in_flight.begin(exchange)
@@ -88,8 +88,8 @@ def test_an_end_meanwhile(monkeypatch):
     assert read_in_flight(memory) == []
 
 
-def test_the_oldest():
-    """Its age is found in the file of the table, without reading all of that: on the event loop's wires and in the lane."""
+def test_the_oldest_is_found_without_reading_all():
+    """The oldest age is found in the table's file, without reading the whole: on the event loop's wires and in the lane."""
     fd = open_memory_file("table")
     os.truncate(fd, TABLE_BYTES)
     memory = map_memory_file(fd)
@@ -114,7 +114,7 @@ def test_what_forges_no_line_of_a_log():
 
 
 def test_a_full_table():
-    """What has no place is not told, and harms nobody; a place that is free again is used again."""
+    """A request without a place is not told, and harms nobody; a free place is used again."""
     memory = mmap.mmap(-1, TABLE_BYTES)
     words, board = new_board()
     in_flight = InFlight(board, memory)
@@ -143,8 +143,8 @@ def test_without_a_table():
         assert Load.of(words[0]) == Load(0, 0, 0)
 
 
-def test_with_nothing():
-    """Neither: the caller asks whether there is anybody, but nothing breaks."""
+def test_with_nothing_to_write_nothing_breaks():
+    """Without table and board nothing breaks: the caller asks first."""
     exchange = new_exchange()
     in_flight = InFlight(None)
     in_flight.begin(exchange)
@@ -153,7 +153,7 @@ def test_with_nothing():
 
 
 def test_the_part_of_the_lane():
-    """Its entries stand behind those of the event loop, and are read as far as it has used them."""
+    """The lane's entries stand behind the event loop's, and are read as far as used."""
     memory = mmap.mmap(-1, TABLE_BYTES)
     used, entries = lane_entries(memory)
     for fd in (0, 9):

@@ -1,4 +1,4 @@
-"""How many connections there may be: what the limit is, what counts, who is evicted, and what the log says."""
+"""The number of connections: the limit, the counted, the evicted, and the log's lines."""
 
 from __future__ import annotations
 
@@ -28,21 +28,20 @@ from aserve.connections.server_budgets import default_spool_files
     ("descriptors", "threads", "limit"),
     [(1024, 32, 576), (1024, 0, 704), (256, 32, 128), (1, 0, 1), (1 << 20, 32, (1 << 20) - 448), (None, 32, 1_000_000)],
 )
-def test_default_limit(monkeypatch, descriptors, threads, limit):
-    """What the limit of descriptors leaves, half of it at least."""
+def test_the_default_leaves_descriptors_to_the_app(monkeypatch, descriptors, threads, limit):
+    """The default is the rest of the limit of descriptors, half of it at least."""
     monkeypatch.setattr(aserve.connections.limit, "descriptor_limit", lambda: descriptors)
     assert default_limit(threads, 256) == limit
 
 
 @pytest.mark.parametrize(("soft", "limit"), [(1024, 1024), (resource.RLIM_INFINITY, None)])
-def test_descriptor_limit(monkeypatch, soft, limit):
-    """RLIMIT_NOFILE, the one in force."""
+def test_the_descriptor_limit_is_the_one_in_force(monkeypatch, soft, limit):
     monkeypatch.setattr(resource, "getrlimit", lambda which: {resource.RLIMIT_NOFILE: (soft, 1 << 20)}[which])
     assert descriptor_limit() == limit
 
 
 def test_few_free_descriptors(monkeypatch):
-    """There are few if none is left, or if the lowest that is free is among the last."""
+    """There are few if none is left, or if the lowest free one is among the last."""
     lowest = os.open(os.devnull, os.O_RDONLY)
     os.close(lowest)
     for limit, is_short in ((None, False), (lowest + SPARE_DESCRIPTORS + 1, False), (lowest + SPARE_DESCRIPTORS, True)):
@@ -67,7 +66,7 @@ def test_few_free_descriptors(monkeypatch):
     ],
 )
 def test_a_limit_is_told(monkeypatch, caplog, descriptors, chosen, told):
-    """At the start, if it is lower than one may think, or higher than it can be."""
+    """A limit is told at the start, if surprisingly low, or higher than possible."""
     monkeypatch.setattr(aserve.connections.limit, "descriptor_limit", lambda: descriptors)
     limit = ConnectionLimit()
     limit.find_limit(chosen, threads=8)
@@ -123,7 +122,7 @@ def test_the_lane_counts_too(limit):
 
 
 def test_what_is_pending_counts_once(limit):
-    """A connection that has its transport, and whose task has not ended yet, is one."""
+    """A connection with a transport and an unfinished task counts once."""
     connections = [Counted(limit) for _ in range(3)]
     limit.pending.update(connections[:2])
     limit.add(connections[1])
@@ -132,11 +131,11 @@ def test_what_is_pending_counts_once(limit):
     assert limit.is_full()
 
 
-# The stories that the log tells
+# The stories in the log
 
 
 def test_the_lane_is_full(limit, caplog):
-    """One line when it begins, one when accepting has not been paused for a while."""
+    """One line at the begin, one when accepting has not been paused for a while."""
     lane = CountedLane(count=3)
     limit.include_lane(lane)
     limit.on_second()
@@ -165,7 +164,7 @@ def test_the_lane_is_full_and_others_idle(limit, caplog):
 
 
 def test_the_lane_has_no_descriptors(limit, caplog):
-    """The same for descriptors; it says what to do."""
+    """The same for descriptors, with advice."""
     lane = CountedLane(count=2)
     limit.include_lane(lane)
     lane.pause_counts = (0, 1)
@@ -180,7 +179,7 @@ def test_the_lane_has_no_descriptors(limit, caplog):
 
 
 def test_the_oldest_are_evicted_first(limit):
-    """One in eight of those that idle, and those that have just been used not at all."""
+    """One in eight of the idle connections is evicted, and recently used ones are not at all."""
     connections = [Counted(limit, float(seconds)) for seconds in range(18)]
     limit.update(connections)
     limit.pause_at_limit(None)
@@ -191,7 +190,7 @@ def test_the_oldest_are_evicted_first(limit):
 
 
 def test_what_other_processes_see(limit):
-    """All that is open or will be, from the start to the end; then nobody."""
+    """Other processes see all open or coming connections, from the start to the end; then none."""
     words = memoryview(mmap.mmap(-1, 8)).cast("Q")
     limit.leave_board()
     assert limit.quota() > 1

@@ -15,7 +15,7 @@ needs_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="t
 
 @needs_linux
 def test_clients_that_wait():
-    """Those that are connected and not accepted; the limit is the backlog's."""
+    """Connected, not accepted clients are counted; the limit is the backlog's."""
     with socket.create_server(("127.0.0.1", 0), backlog=7) as listener:
         assert listen_queue(listener) == (0, 7)
         clients = [socket.create_connection(listener.getsockname()) for _ in range(3)]
@@ -28,7 +28,7 @@ def test_clients_that_wait():
 
 
 def test_what_is_not_known(monkeypatch, tmp_path):
-    """Of a unix socket, of one that does not listen or is closed, and on other systems."""
+    """The queue of a unix socket, of a deaf or closed one, and on other systems is unknown."""
     with socket.socket(socket.AF_UNIX) as unix:
         assert listen_queue(unix) is None
     with socket.socket() as sock:

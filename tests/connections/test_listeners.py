@@ -1,4 +1,4 @@
-"""From bind specs to listening sockets: all of them or none, and one line for what is wrong."""
+"""From bind specs to listening sockets: all or none, and one line for a fault."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def test_other_sockets_have_no_such_limit():
         end.close()
 
 
-def test_tcp(opened):
-    """One IPv4 address is one socket, which does not block, on a port that the kernel picks."""
+def test_tcp_opens_one_socket(opened):
+    """One IPv4 address is one socket, which does not block, on a port picked by the kernel."""
     (listener,) = opened("127.0.0.1:0")
     host, port = listener.address
     assert host == "127.0.0.1" and port > 0 and listener.socket.gettimeout() == 0
@@ -77,7 +77,7 @@ def test_tcp(opened):
 
 
 @needs_ipv6
-def test_tcp_v6(opened):
+def test_tcp_v6_takes_no_ipv4_clients(opened):
     """An IPv6 address stands in brackets in a URL, and takes no IPv4 clients."""
     (listener,) = opened("[::1]:0")
     assert listener.url == f"http://[::1]:{listener.address[1]}"
@@ -89,7 +89,7 @@ def test_tcp_v6(opened):
 @needs_ipv6
 @pytest.mark.parametrize("count", [1, 2])
 def test_all_interfaces_of_v6(opened, count):
-    """[::] takes IPv4 clients as the kernel has it; a bind of IPv4 beside it, in whichever order, has its own."""
+    """[::] takes IPv4 clients by the kernel's default; a bind of IPv4 beside it, in either order, has its own."""
     (free,) = opened("0.0.0.0:0")
     port = free.address[1]
     free.close()
@@ -105,8 +105,8 @@ def test_all_interfaces_of_v6(opened, count):
 
 
 @needs_ipv6
-def test_all_interfaces(opened):
-    """No host means both families, on one port; its URLs are ones that work."""
+def test_all_interfaces_mean_both_families(opened):
+    """No host means both families, on one port; the shown URLs work."""
     found = opened(":0")
     assert {listener.address[0] for listener in found} == {"0.0.0.0", "::"}
     assert len({listener.address[1] for listener in found}) == 1
@@ -119,7 +119,7 @@ def test_all_interfaces(opened):
 @needs_ipv6
 @pytest.mark.parametrize("scheme", ["uwsgi", "scgi", "proxy+http"])
 def test_all_interfaces_of_what_is_for_programs(opened, scheme):
-    """No one types it into a browser: what the log says must not look private."""
+    """Such an address is not for a browser: the log must not look private."""
     found = opened(f"{scheme}://:0")
     port = found[0].address[1]
     assert {listener.url for listener in found} == {f"{scheme}://0.0.0.0:{port}", f"{scheme}://[::]:{port}"}
@@ -137,7 +137,7 @@ def test_all_interfaces_of_what_is_for_programs(opened, scheme):
     ids=str,
 )
 def test_who_is_believed_without_a_question(opened, caplog, binds, count):
-    """uwsgi and SCGI beyond this machine: one warning, which names each such listener and what to do."""
+    """uwsgi and SCGI beyond this machine: one warning, with each such listener and advice."""
     opened(*binds)
     said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(said) == (count > 0)
@@ -146,23 +146,21 @@ def test_who_is_believed_without_a_question(opened, caplog, binds, count):
 
 
 def test_who_may_connect_to_a_unix_socket(opened, caplog, tmp_path):
-    """The rights of its file say who: no warning."""
+    """A unix socket's file rights decide: no warning."""
     opened(f"uwsgi://unix:{tmp_path}/s")
     assert caplog.records == []
 
 
-def test_a_name(opened):
-    """A name listens on whatever it means here."""
+def test_a_name_listens_on_its_addresses(opened):
     assert all(listener.address[0] in ("127.0.0.1", "::1") for listener in opened("localhost:0"))
 
 
-def test_several(opened):
-    """Several specs open several sockets, in order."""
+def test_several_specs_open_several_sockets(opened):
     assert len(opened("127.0.0.1:0", "127.0.0.1:0")) == 2
 
 
 def test_a_port_in_use(opened):
-    """The message says what is wrong, how to find who it is, and what to do."""
+    """The message tells the fault, how to find the other program, and what to do."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -175,7 +173,7 @@ def test_a_port_in_use(opened):
 
 
 def test_the_same_address_twice(opened):
-    """A spec given twice is in its own way, and is told so: BindError, not an OSError later."""
+    """A repeated spec is in its own way, and is told so: BindError, not an OSError later."""
     port = free_port()
     with pytest.raises(BindError, match="the settings name this address twice"):
         opened(f"127.0.0.1:{port}", f"127.0.0.1:{port}")
@@ -203,7 +201,7 @@ def test_all_or_none(opened, tmp_path):
     ],
 )
 def test_hosts_that_are_not_there(spec, text, opened):
-    """A host that cannot be found, or is not this one, is one line."""
+    """An unknown or foreign host is one line."""
     with pytest.raises(BindError, match=text) as caught:
         opened(spec)
     assert "\n" not in str(caught.value)
@@ -221,7 +219,7 @@ def test_hosts_that_are_not_there(spec, text, opened):
     ],
 )
 def test_what_bind_may_say(number, spec, text, opened, monkeypatch):
-    """Whatever the kernel says to bind() comes with a remedy, or at least in its own words."""
+    """Any answer of the kernel to bind() comes with a remedy, or at least in its own words."""
 
     class Refusing(socket.socket):
         def bind(self, address):
@@ -280,8 +278,8 @@ def test_the_second_address_in_use(opened, monkeypatch):
 # Unix sockets
 
 
-def test_unix(opened, tmp_path):
-    """A unix socket is a file; its server name is one that a URL may have."""
+def test_a_unix_socket_is_a_file(opened, tmp_path):
+    """A unix socket is a file; its server name is fit for a URL."""
     path = str(tmp_path / "s")
     (listener,) = opened(f"unix:{path}")
     assert listener.address == path and listener.url == f"unix:{path}"
@@ -292,14 +290,14 @@ def test_unix(opened, tmp_path):
 
 
 def test_unix_with_tls(opened, tmp_path):
-    """What it is bound with is not part of its name; its port is that of https."""
+    """The bind's options are not part of its name; its port is https's."""
     (listener,) = opened(f"https://unix:{tmp_path}/s?key=k")
     assert listener.url == f"https://unix:{tmp_path}/s" and listener.server_name_and_port == ("localhost", "443")
     listener.close()
 
 
 def test_a_stale_file_is_replaced(opened, tmp_path):
-    """The file of a server that was killed is in nobody's way."""
+    """The file of a killed server is in nobody's way."""
     path = str(tmp_path / "s")
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(path)
@@ -310,7 +308,7 @@ def test_a_stale_file_is_replaced(opened, tmp_path):
 
 
 def test_a_live_one_is_refused(opened, tmp_path):
-    """A socket that somebody serves on is not taken from them, not even before they accept."""
+    """A served socket is not taken from its server, not even before it accepts."""
     path = str(tmp_path / "s")
     opened(f"unix:{path}")
     with pytest.raises(BindError, match="another program listens on this socket"):
@@ -340,7 +338,7 @@ def test_a_live_one_with_a_full_backlog_is_refused(opened, tmp_path):
 
 @pytest.mark.parametrize("make", [pathlib.Path.touch, pathlib.Path.mkdir])
 def test_what_is_no_socket_is_not_touched(make, opened, tmp_path):
-    """A file or folder of that name is somebody's: it stays."""
+    """A file or folder of the name is somebody's, and stays."""
     path = tmp_path / "s"
     make(path)
     with pytest.raises(BindError, match="the file exists and is not a socket"):
@@ -355,7 +353,7 @@ def test_a_folder_that_is_not_there(opened, tmp_path):
 
 
 def test_a_successors_file_is_left_alone(opened, tmp_path):
-    """A server that ends late does not remove the socket of the one that took its place."""
+    """A server that ends late does not remove its successor's socket."""
     path = str(tmp_path / "s")
     (old,) = opened(f"unix:{path}")
     os.unlink(path)
@@ -402,7 +400,7 @@ def mode_of(path):
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o777])
-def test_the_mode(opened, tmp_path, umask):
+def test_the_mode_lets_all_users_connect(opened, tmp_path, umask):
     """All users may connect, whatever the umask, unless the rights say otherwise: a front server is another user. Without a mode the umask decides."""
     before = os.umask(umask)
     try:
@@ -432,8 +430,8 @@ def test_the_rights_are_set_before_anybody_can_connect(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("owner", [str(os.getuid()), None])
-def test_the_owner(tmp_path, owner):
-    """Owner and group may be given by number or name; one's own need no rights."""
+def test_the_owner_may_be_number_or_name(tmp_path, owner):
+    """Owner and group may be given by number or name; the process's own need no rights."""
     rights = UnixRights(0o600, owner, grp.getgrgid(os.getgid()).gr_name)
     (listener,) = open_listeners([parse_bind(f"unix:{tmp_path}/s")], rights)
     status = os.stat(tmp_path / "s")
@@ -468,7 +466,7 @@ def test_an_owner_who_may_not_be_set(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="abstract sockets are Linux's")
-def test_abstract(opened, tmp_path, monkeypatch):
+def test_an_abstract_socket_has_no_file(opened, tmp_path, monkeypatch):
     """An abstract socket has no file: nothing to be stale, to set rights of, or to remove."""
     monkeypatch.chdir(tmp_path)
     name = f"aserve-test-{os.getpid()}"
@@ -483,8 +481,8 @@ def test_abstract(opened, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("spec", ["127.0.0.1:0", "unix:{}/s"])
-def test_take_queued(opened, tmp_path, spec):
-    """What the kernel has queued when a listener ends is handed out, with what was sent already."""
+def test_queued_clients_are_handed_out(opened, tmp_path, spec):
+    """Clients queued by the kernel at a listener's end are handed out, with their octets."""
     (listener,) = opened(spec.format(tmp_path))
     clients = []
     for number in range(3):

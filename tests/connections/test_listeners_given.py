@@ -1,4 +1,4 @@
-"""Sockets that are given, by their descriptor or by systemd's name: they stay their giver's."""
+"""Given sockets, by their descriptor or by systemd's name, stay their giver's."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ NEEDS_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="abstract socke
 
 @pytest.mark.parametrize("is_listening", [True, False])
 @pytest.mark.parametrize("kind", ["tcp", "unix", pytest.param("abstract", marks=NEEDS_LINUX)])
-def test_a_descriptor(kind, is_listening, given, opened, tmp_path):
-    """It listens where its socket is bound, whether that listens already or not, with the protocol of the scheme."""
+def test_a_descriptor_listens_where_it_is_bound(kind, is_listening, given, opened, tmp_path):
+    """A listener is where its socket is bound, listening already or not, with the protocol of the scheme."""
     sock = given(kind, is_listening)
     os.set_inheritable(sock.fileno(), True)
     (listener,) = opened(f"uwsgi://fd:{sock.fileno()}")
@@ -55,7 +55,7 @@ def test_a_descriptor(kind, is_listening, given, opened, tmp_path):
 
 @pytest.mark.parametrize("kind", ["tcp", "unix"])
 def test_a_descriptor_stays_its_givers(kind, given, opened):
-    """When the listener ends, the socket still listens, has what was queued, and may be taken once more."""
+    """When the listener ends, the socket still listens, has its queue, and may be taken once more."""
     sock = given(kind)
     for _ in range(2):
         (listener,) = opened(f"fd:{sock.fileno()}")
@@ -68,7 +68,6 @@ def test_a_descriptor_stays_its_givers(kind, given, opened):
 
 
 def test_a_descriptor_with_tls(given, opened):
-    """The options of an https bind are its own."""
     (listener,) = opened(f"https://fd:{given('tcp').fileno()}?certificate=/a")
     assert listener.bind.options == (("certificate", "/a"),) and listener.url.startswith("https://127.0.0.1:")
 
@@ -85,7 +84,7 @@ def test_a_descriptor_with_tls(given, opened):
     ],
 )
 def test_descriptors_that_do_not_listen(kind, text, given, opened, tmp_path):
-    """Each is one line that says what it is instead; nothing of it stays open."""
+    """Each wrong descriptor is one line that tells its kind; nothing of it stays open."""
     with open(tmp_path / "f", "w") as file, socket.socket() as tcp, socket.socket(socket.AF_UNIX) as unix:
         if kind == "connection":
             tcp.connect(given("tcp").getsockname())
@@ -140,7 +139,7 @@ def test_sockets_of_systemd(given, opened, monkeypatch):
     ],
 )
 def test_sockets_that_systemd_has_not_passed(passed, text, opened, monkeypatch):
-    """The message says which there are."""
+    """The message names the passed sockets."""
     monkeypatch.setattr(listeners_module, "passed_sockets", lambda: passed)
     with pytest.raises(BindError, match=text):
         opened("systemd:shop")

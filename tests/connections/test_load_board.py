@@ -1,4 +1,4 @@
-"""One process's place on the load board, as the server and the lane use it."""
+"""One process's place on the load board, as used by the server and the lane."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def new_words(count: int) -> memoryview:
 
 
 def test_what_a_process_shows():
-    """Nobody, then its numbers, then nobody again; elsewhere nothing is written."""
+    """The place shows nobody, then the process's numbers, then nobody again; elsewhere nothing is written."""
     words = new_words(24)
     board = LoadBoard(words, 1, 3, stride=8, first=2)
     assert Load.of(words[10]) is None
@@ -55,8 +55,8 @@ def test_a_second_start():
     assert Load.of(words[0]) == Load(1, 0, 0)
 
 
-def test_who_accepts():
-    """Two processes look at each other; who has less to do takes what makes it as busy, and one: the rest is for both."""
+def test_the_less_busy_process_accepts():
+    """Two processes look at each other; the less busy one takes the difference, and one more: the rest is for both."""
     words = new_words(2)
     one, other = LoadBoard(words, 0, 2), LoadBoard(words, 1, 2)
     one.open(4)
@@ -72,14 +72,14 @@ def test_who_accepts():
     [("Q", 2, 2, 1, 0), ("Q", -1, 2, 1, 0), ("Q", 0, 3, 1, 0), ("Q", 0, 2, 2, 0), ("Q", 0, 2, 1, 1), ("B", 0, 2, 1, 0)],
 )
 def test_a_place_that_is_not_there(format, index, count, stride, first):
-    """A board that does not have it is refused, and so are words of another size."""
+    """A place beyond the board is refused, and so are words of another size."""
     words = memoryview(array.array(format, [0, 0]))
     with pytest.raises(ValueError, match="no place"):
         LoadBoard(words, index, count, stride=stride, first=first)
 
 
 def test_beside_the_lane():
-    """What C counts, and what is counted here, add up to one word, whoever shows it."""
+    """Counts of C and of Python add up to one word, whoever shows it."""
     words = new_words(1)
     board = LoadBoard(words, 0, 1)
     board.open(4)
@@ -95,8 +95,8 @@ def test_beside_the_lane():
     assert Load.of(words[0]) == Load(connections=3, requests=2, turns=0) and board.quota() == 3
 
 
-def test_free_threads():
-    """The other processes that are there and have fewer requests than threads, with their words."""
+def test_free_threads_of_other_processes_are_found():
+    """Other processes with fewer requests than threads come with their words."""
     words = new_words(40)
     boards = [LoadBoard(words, index, 4, stride=8, first=3) for index in range(4)]
     for board in boards[:3]:

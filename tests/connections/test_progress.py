@@ -1,4 +1,4 @@
-"""The clocks of a client, second by second. (What becomes of one that is late: test_timeouts.py.)"""
+"""The clocks of a client, second by second. (A late client's end: test_timeouts.py.)"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def new_progress(**settings):
 
 
 def first_second(progress, asks, most=60):
-    """Return the first second in which `asks` has something to say, and that."""
+    """Return the first second in which `asks` answers, and the answer."""
     for second in range(1, most):
         progress.tick()
         found = asks()
@@ -27,7 +27,7 @@ def first_second(progress, asks, most=60):
 @pytest.mark.parametrize(
     ("is_new", "is_draining", "second"), [(True, False, 6), (False, False, 11), (True, True, 3), (False, True, 3)]
 )
-def test_idling(is_new, is_draining, second):
+def test_idling_has_its_time_by_stage(is_new, is_draining, second):
     """--head-timeout for the first request, --keep-alive for each further one; in a drain both are shorter."""
     progress = new_progress(head_seconds=5, keep_alive_seconds=10)
     assert first_second(progress, lambda: progress.has_idled(is_new, is_draining)) == (second, True)
@@ -85,7 +85,7 @@ def test_a_slow_reader_without_a_rate():
 
 
 @pytest.mark.parametrize(("is_draining", "quiet", "second"), [(False, True, 3), (False, False, 31), (True, False, 3)])
-def test_lingering(is_draining, quiet, second):
+def test_lingering_has_its_time(is_draining, quiet, second):
     """Two seconds without an octet, 30 in all; in a drain two in all."""
     progress = new_progress()
 
@@ -97,15 +97,13 @@ def test_lingering(is_draining, quiet, second):
     assert first_second(progress, linger) == (second, True)
 
 
-def test_dropped_octets():
-    """So many, and no more."""
+def test_dropped_octets_have_a_limit():
     progress = new_progress()
     assert not progress.drop(LINGER_BYTES)
     assert progress.drop(1)
 
 
 def test_the_time_without_a_need_of_the_loop():
-    """It is a clock of its own."""
     progress = new_progress()
     progress.tick()
     progress.move()

@@ -1,4 +1,4 @@
-"""What the large bodies of a server may take: by the settings, or by what is free."""
+"""Limits for a server's large bodies: by the settings, or by free space."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ def test_what_is_set(monkeypatch):
 
 
 @pytest.mark.parametrize(("soft", "count"), [(1024, 256), (256, 64), (1, 1), (resource.RLIM_INFINITY, 1 << 62)])
-def test_default_files(monkeypatch, soft, count):
-    """A quarter of the descriptors, and one at least."""
+def test_a_quarter_of_the_descriptors_is_for_files(monkeypatch, soft, count):
     monkeypatch.setattr(resource, "getrlimit", lambda which: {resource.RLIMIT_NOFILE: (soft, 1 << 20)}[which])
     assert Budgets(Config()).files.limit == count
 
@@ -43,8 +42,7 @@ def test_a_limit_of_descriptors_that_changes(monkeypatch, caplog, chosen):
     assert not budgets.files.reserve(2000) and f"{chosen or 1024} temporary files" in caplog.text
 
 
-def test_default_disk(monkeypatch, tmp_path):
-    """Half of what is free for request bodies, a quarter for responses."""
+def test_half_of_the_free_disk_is_for_requests(monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     budgets, status = Budgets(Config()), os.statvfs(tmp_path)
     free_bytes = status.f_bavail * status.f_frsize
@@ -53,7 +51,7 @@ def test_default_disk(monkeypatch, tmp_path):
 
 
 class Disk:
-    """What statvfs tells of a disk."""
+    """The numbers of statvfs."""
 
     f_bavail, f_frsize = 1 << 20, 4096
 
@@ -67,7 +65,7 @@ def disk(monkeypatch, tmp_path):
 
 
 def test_a_disk_that_fills_and_empties(disk, caplog):
-    """The limits follow the free space, without the files of the server itself; a lack is told as it begins and as it ends."""
+    """The limits follow the free space, without the server's own files; a lack is told at its begin and at its end."""
     budgets, whole = Budgets(Config()), 4 << 30
     body = SpoolFile(budgets.bodies)
     assert body.reserve(1 << 20)
@@ -86,7 +84,7 @@ def test_a_disk_that_fills_and_empties(disk, caplog):
 
 
 def test_a_body_larger_than_the_free_space(disk):
-    """It may come again, and is over no limit that somebody has set."""
+    """Such a body may come again, and is over no set limit."""
     budgets = Budgets(Config())
     with pytest.raises(RequestRefused) as caught:
         budgets.bodies.check(3 << 30)
@@ -107,7 +105,7 @@ def test_a_full_disk_that_nobody_needs(disk, settings, caplog):
 
 @pytest.mark.parametrize("total", [0, 1 << 30])
 def test_a_full_disk_and_a_limit_of_the_user(disk, total):
-    """The disk is what lacks, whatever the limit is."""
+    """The disk lacks room, whatever the limit."""
     disk.f_bavail = 0
     budgets = Budgets(Config(body_spool_total_bytes=total))
     budgets.look()
@@ -127,8 +125,7 @@ def test_no_folder_for_temporary_files(monkeypatch, caplog):
     file.close()
 
 
-def test_statistics():
-    """What is in use, by name."""
+def test_statistics_tell_the_use_by_name():
     budgets = Budgets(Config(body_spool_total_bytes=100, response_spool_total_bytes=100, spool_files=3))
     body, response = SpoolFile(budgets.bodies), SpoolFile(budgets.responses)
     assert body.reserve(50) and response.reserve(70) and budgets.memory.reserve(5)

@@ -1,4 +1,4 @@
-"""A service only holds together what its connections share."""
+"""A service only holds together the shared parts of its connections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aserve.core.exchange import ANSWERED, CUT, TIMED_OUT, Exchange
 
 
 def test_what_connections_share():
-    """What a service was given is what its connections find; it does not drain yet."""
+    """Connections find the given parts of their service; it does not drain yet."""
     harness = Harness(lambda environ, start_response: [])
     service = harness.service
     assert service.config is harness.config and service.loop is harness.loop
@@ -42,7 +42,7 @@ def test_clients_of_tls_share_an_environ_unless_they_have_a_certificate():
         (True, 10_000.0, 3, "draining"),
     ],
 )
-def test_warning(is_draining, waited, limit, text):
+def test_a_warning_tells_drains_and_long_waits(is_draining, waited, limit, text):
     """A health check learns of a drain, and of requests that wait too long for a worker."""
     harness = Harness(lambda environ, start_response: [], healthcheck_max_wait_seconds=limit)
     harness.service.is_draining = is_draining
@@ -53,7 +53,7 @@ def test_warning(is_draining, waited, limit, text):
 
 
 def test_who_is_told_to_be_unready():
-    """What the program says goes before what is measured, and a drain before both."""
+    """The program's words go before the measured ones, and a drain before both."""
     harness = Harness(lambda environ, start_response: [])
     harness.service.why_unready = "the database is gone"
     harness.executor.wait_seconds = 100.0
@@ -64,7 +64,7 @@ def test_who_is_told_to_be_unready():
 
 @pytest.mark.parametrize("is_logged", [True, False])
 def test_what_has_not_ended_at_the_end(is_logged):
-    """It is logged as cut, if nothing else is known; a health check is not."""
+    """Such a request is logged as cut, if nothing else is known; a health check is not."""
     service = Harness(lambda environ, start_response: []).service
     log = service.ends = FakeAccessLog() if is_logged else None
     plain, late, probe = (Exchange("", 0) for _ in range(3))
@@ -79,7 +79,7 @@ def test_what_has_not_ended_at_the_end(is_logged):
 
 
 def test_who_ends_a_lost_one_first():
-    """Its worker and the one that gives it up may both say so: it has one line, and one that is not lost has none here."""
+    """The worker and its replacer may both say so: the log has one line, and none for an exchange that is not lost."""
     service = Harness(lambda environ, start_response: []).service
     log = service.ends = FakeAccessLog()
     lost, other = Exchange("", 0), Exchange("", 0)

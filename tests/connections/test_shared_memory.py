@@ -1,4 +1,4 @@
-"""Memory that processes share is found by C, and outlives nothing it should not."""
+"""Memory shared by processes is found by C, and outlives nothing."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from aserve.connections.shared_memory import pointer_to
 
 
 @pytest.mark.parametrize("is_view", [False, True])
-def test_its_address(is_view):
-    """What C writes there is in the memory."""
+def test_octets_of_c_are_in_the_memory(is_view):
     memory = mmap.mmap(-1, 16)
     pointer = pointer_to("uint64_t *", memoryview(memory)[8:] if is_view else memory)
     pointer[0] = 7
     assert memoryview(memory).cast("Q").tolist() == ([0, 7] if is_view else [7, 0])
 
 
-def test_a_cycle():
-    """Whoever keeps both may be garbage; so may cffi's own object for a buffer, which CPython 3.11 crashes on."""
+def test_a_cycle_may_be_garbage():
+    """A keeper of both may be garbage; so may cffi's own object for a buffer, which CPython 3.11 crashes on."""
 
     class Keeper:
         def __init__(self, words: Any) -> None:

@@ -1,4 +1,4 @@
-"""The table of a connection's states: what is listed leads somewhere, what is not is a bug."""
+"""The table of a connection's states: a listed pair leads somewhere, an unlisted one is a bug."""
 
 from __future__ import annotations
 
@@ -80,6 +80,6 @@ def test_every_state_is_reached():
 
 
 def test_the_order_of_the_states():
-    """Comparisons rest on it: no request is expected from RUNNING on, none is served after LOOP_ENDS."""
+    """Comparisons rest on the order: no request is expected from RUNNING on, none is served after LOOP_ENDS."""
     order = ["NEW", "IDLE", "RECEIVING", "RUNNING", "LOOP_ENDS", "LINGERING", "CLOSING", "CLOSED", "DETACHED"]
     assert [state.name for state in sorted(State)] == order

@@ -36,7 +36,7 @@ def new_exchange(**response):
 
 
 def test_one_that_grows(clock):
-    """It counts from when it has last grown."""
+    """A growing stream counts from its last growth."""
     exchange, table = new_exchange(sent_bytes=5), Table()
     note_stream(exchange, table)
     assert exchange.grew_at == 1000.0 and table.count == 1
@@ -49,7 +49,7 @@ def test_one_that_grows(clock):
 
 
 def test_an_event_stream(clock):
-    """It waits for events, as long as it is open."""
+    """An event stream waits for events, as long as it is open."""
     exchange = new_exchange(is_event_stream=True)
     note_stream(exchange, None)
     clock.now += 10.0
@@ -58,7 +58,7 @@ def test_an_event_stream(clock):
 
 
 def test_what_is_no_stream(clock):
-    """A response that has not begun, or is whole, is none: its time counts from the request's arrival."""
+    """An unbegun or whole response is no stream: its time counts from the request's arrival."""
     for exchange in (new_exchange(head_is_out=False), new_exchange(is_full=True, sent_bytes=9), Exchange("", 0)):
         note_stream(exchange, None)
         assert exchange.grew_at == 0.0

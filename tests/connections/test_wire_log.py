@@ -1,4 +1,4 @@
-"""What happens on the wire, at --log-level debug; and nothing otherwise."""
+"""Events on the wire, at --log-level debug; and nothing otherwise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ POST_HEAD = b"POST /parts HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\
 
 
 class Keeper(logging.Handler):
-    """Keeps what is told."""
+    """Keeps the told lines."""
 
     def __init__(self):
         super().__init__()
@@ -25,7 +25,7 @@ class Keeper(logging.Handler):
 
 @pytest.fixture
 def kept():
-    """What is told, as debug asks for it."""
+    """The lines at debug."""
     logger, keeper = logging.getLogger("aserve.wire"), Keeper()
     logger.addHandler(keeper)
     logger.setLevel(logging.DEBUG)
@@ -41,8 +41,8 @@ def lines(kept):
 
 
 @pytest.mark.one_way
-def test_a_connection(lines, start_server, raw_client, wait_until):
-    """On the fast path, out of it, on the event loop, and back."""
+def test_a_connection_is_told_on_every_path(lines, start_server, raw_client, wait_until):
+    """A connection is told on the fast path, out of it, on the event loop, and back."""
     server = start_server(apps.echo, lane="auto")
     client = raw_client(server)
     client.fetch("/fast")
@@ -69,7 +69,7 @@ def test_a_connection(lines, start_server, raw_client, wait_until):
 
 @pytest.mark.one_way
 def test_a_connection_that_idles(lines, start_server, raw_client, wait_until):
-    """On the fast path its end is told, too; on the event loop, that it was accepted."""
+    """On the fast path its end is told, too; on the event loop, its acceptance."""
     server = start_server(apps.echo, lane="auto", keep_alive_seconds=2)
     raw_client(server).fetch("/")
     wait_until(lambda: len(lines()) == 2)
@@ -81,8 +81,7 @@ def test_a_connection_that_idles(lines, start_server, raw_client, wait_until):
 
 
 @pytest.mark.one_way
-def test_without_it(start_server, raw_client, caplog):
-    """Nobody is told, and nothing is in the way."""
+def test_without_debug_nothing_is_told(start_server, raw_client, caplog):
     caplog.set_level(logging.INFO, "aserve")
     server = start_server(apps.echo)
     assert not wire_log.is_told() and server.server._listening.services[0].ends is None

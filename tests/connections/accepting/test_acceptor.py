@@ -1,4 +1,4 @@
-"""Who is let in, and when: real sockets on a real event loop, connections that only count."""
+"""Which clients are accepted, and when: real sockets on a real event loop, connections that only count."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Scripted:
 
 
 async def run_acceptor(limit, scenario):
-    """Run scenario(acceptor, listening, connect) with an acceptor on a socket of its own."""
+    """Run scenario(acceptor, listening, connect) with an acceptor on its own socket."""
     loop = asyncio.get_running_loop()
     with socket.create_server(("127.0.0.1", 0)) as real:
         real.setblocking(False)
@@ -85,7 +85,7 @@ async def test_accepting_up_to_the_limit(limit, caplog):
 
 
 async def test_a_standard_descriptor_that_the_app_has_closed(limit):
-    """No connection gets its number."""
+    """No connection gets the number of a standard descriptor."""
 
     async def scenario(acceptor, listening, connect):
         connect(1)
@@ -98,7 +98,7 @@ async def test_a_standard_descriptor_that_the_app_has_closed(limit):
 
 
 async def test_the_lane_evicts(limit, caplog):
-    """What idles in the lane is closed for somebody who waits here."""
+    """An idle connection of the lane is closed for a waiting client."""
 
     async def scenario(acceptor, listening, connect):
         limit.include_lane(CountedLane(count=3, idle_count=2))
@@ -110,7 +110,7 @@ async def test_the_lane_evicts(limit, caplog):
 
 
 async def test_out_of_descriptors(limit, caplog):
-    """It is tried again each second, and told once."""
+    """Accepting is tried again each second, and the lack told once."""
 
     async def scenario(acceptor, listening, connect):
         listening.errors = [errno.EMFILE, errno.ENFILE]
@@ -133,7 +133,7 @@ async def test_out_of_descriptors(limit, caplog):
 
 
 async def test_a_client_that_is_gone_again(limit):
-    """What accept(2) tells of one client is no reason not to take the next."""
+    """An error of accept(2) about one client is no reason not to take the next."""
 
     async def scenario(acceptor, listening, connect):
         listening.errors = [errno.ECONNABORTED, errno.EPROTO]
@@ -144,7 +144,7 @@ async def test_a_client_that_is_gone_again(limit):
 
 
 async def test_a_transport_that_cannot_be_made(limit, monkeypatch):
-    """Its descriptor is closed, and its place is free."""
+    """The descriptor is closed, and its place is free."""
 
     async def scenario(acceptor, listening, connect):
         async def fail(factory, sock):
@@ -170,7 +170,7 @@ async def test_stop_while_paused(limit, caplog):
         limit.on_second()
         next(iter(limit)).transport.abort()
         await until(lambda: limit.count == 2)
-        for _ in range(5):  # whoever reads would see at the next turn that somebody waits
+        for _ in range(5):  # a reader would see the waiting client at the next turn
             await asyncio.sleep(0)
         assert limit.count == 2
 
@@ -178,7 +178,7 @@ async def test_stop_while_paused(limit, caplog):
 
 
 async def test_many_at_once(limit):
-    """More than one turn of the loop takes are all accepted."""
+    """More clients than one turn of the loop takes are all accepted."""
     limit.find_limit(500, threads=1)
 
     async def scenario(acceptor, listening, connect):
@@ -190,7 +190,7 @@ async def test_many_at_once(limit):
 
 
 async def test_what_the_kernel_has_queued(limit):
-    """Who was connected before the end is served; who comes later is not let in."""
+    """A client connected before the end is served; a later client is not let in."""
     [listener] = open_listeners([parse_bind("127.0.0.1:0")])
     address = listener.address
     with socket.create_connection(address):
@@ -209,7 +209,7 @@ async def test_what_the_kernel_has_queued(limit):
     ("bind", "kind"),
     [("127.0.0.1:80", LoopWire), ("proxy+http://127.0.0.1:80", Greeting), ("https://:443", TLSTransport)],
 )
-def test_protocol_factory(bind, kind):
+def test_a_listeners_connections_begin_as_its_bind(bind, kind):
     """A listener's connections begin with TLS, with a header of the PROXY protocol, or with a request."""
     bind, service = parse_bind(bind), Harness(None).service
     service.peers = Peers(["10.0.0.0/8"])
@@ -223,7 +223,7 @@ def test_protocol_factory(bind, kind):
 
 @pytest.fixture
 def others(limit):
-    """A limit on a board of two processes: others(connections, requests) shows what the other one has; and Load of ours."""
+    """A limit on a board of two processes: others(connections, requests) shows the other's numbers; and our own Load."""
     words = memoryview(mmap.mmap(-1, 16)).cast("Q")
     words[0] = words[1] = NOBODY
     board, other = LoadBoard(words, 0, 2), LoadBoard(words, 1, 2)
@@ -242,7 +242,7 @@ def others(limit):
 
 
 async def test_few_at_a_time(limit, others, monkeypatch):
-    """As many as the quota allows in one turn; all of them in the end."""
+    """One turn accepts the quota; later turns accept all."""
     show, own = others
     show(100, 1)
     turns = []
@@ -261,10 +261,10 @@ async def test_few_at_a_time(limit, others, monkeypatch):
 
 
 async def test_others_have_less_to_do(limit, others, monkeypatch):
-    """The listener is left to them; not for ever, if they do not take it."""
+    """A listener is left to less busy processes, but not without end if they accept nothing."""
     show, own = others
     show(0, 0)
-    rest, turns = limit.rest_acceptor, []  # those taken when it began to rest
+    rest, turns = limit.rest_acceptor, []  # taken when the rest began
     monkeypatch.setattr(limit, "rest_acceptor", lambda acceptor: (turns.append(own().turns), rest(acceptor)))
 
     async def scenario(acceptor, listening, connect):
@@ -278,7 +278,7 @@ async def test_others_have_less_to_do(limit, others, monkeypatch):
 
 
 async def test_a_rest_that_is_no_longer_due(limit, others, monkeypatch):
-    """When connections have ended, it accepts again at once."""
+    """When connections have ended, the acceptor goes on at once."""
     show, own = others
     monkeypatch.setattr(aserve.connections.accepting.acceptor, "REST_SECONDS", 1000)
 
@@ -302,7 +302,7 @@ async def test_a_rest_that_is_no_longer_due(limit, others, monkeypatch):
 
 
 async def test_stop_while_others_accept(limit, others, monkeypatch):
-    """It does not start again."""
+    """A stopped acceptor does not start again."""
     show, own = others
     monkeypatch.setattr(aserve.connections.accepting.acceptor, "REST_SECONDS", 1000)
 
@@ -319,7 +319,7 @@ async def test_stop_while_others_accept(limit, others, monkeypatch):
 
 
 async def test_a_connection_that_is_lost_at_once(limit, others, monkeypatch):
-    """It was accepted, and counts no more."""
+    """A connection lost at once was accepted, and counts no more."""
     show, own = others
 
     async def scenario(acceptor, listening, connect):

@@ -1,4 +1,4 @@
-"""Connections that find out who is at their other end: credentials, and the PROXY protocol."""
+"""Connections that learn their client first: from credentials, or the PROXY protocol."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PROXY = ("10.0.0.1", 5000)
 
 
 def app(environ, start_response):
-    """Say who the client is, and to what it is connected."""
+    """Answer with the client, and the client's server address."""
     start_response("200 OK", [])
     names = ("REMOTE_ADDR", "REMOTE_PORT", "wsgi.url_scheme", "SERVER_PORT", "HTTPS")
     return [" ".join(str(environ.get(name)) or "-" for name in names).encode()]
@@ -52,7 +52,7 @@ class Listener:
         return transport
 
     def answer(self, transport):
-        """Let the app answer; return what it said, or nothing."""
+        """Let the app answer; return its words, or nothing."""
         self.harness.executor.run()
         return transport.received().partition(b"\r\n\r\n")[2].decode()
 
@@ -82,8 +82,8 @@ def listen():
         ("proxy+http://127.0.0.1:80", "10.0.0.1", Greeting),
     ],
 )
-def test_kinds(listen, bind, proxies, kind):
-    """Only where a header comes first, something stands before the wire."""
+def test_only_a_header_needs_a_greeting(listen, bind, proxies, kind):
+    """Only where a header comes first, a greeting stands before the wire."""
     assert type(listen(bind, proxies).new()) is kind
 
 
@@ -93,7 +93,7 @@ def test_kinds(listen, bind, proxies, kind):
 @pytest.mark.skipif(peers_module.SO_PEERCRED is None, reason="only Linux tells who is at the other end")
 @pytest.mark.parametrize(("uid", "is_believed"), [(os.geteuid(), True), (os.geteuid() + 1, False)])
 def test_the_other_end_of_a_unix_socket(listen, uid, is_believed):
-    """Who connects is known by the credentials of its process."""
+    """A client of a unix socket is known by the credentials of its process."""
     transport = listen("unix:/a", f"unix:uid={uid}").connect("")
     assert transport.protocol.connection.is_believed is is_believed
 
@@ -113,7 +113,7 @@ def test_the_other_end_of_a_unix_socket(listen, uid, is_believed):
     ],
 )
 def test_the_client_is_announced(listen, header, says):
-    """Requests are those of the client whom the header names, however the octets come."""
+    """Requests are of the client in the header, however the octets come."""
     listener = listen()
     for size in (len(header + GET), len(header), 1):
         transport = listener.connect()
@@ -125,7 +125,7 @@ def test_the_client_is_announced(listen, header, says):
         assert listener.answer(transport).startswith(says)
     transport = listener.connect()
     transport.protocol.data_received(b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n" + GET)
-    assert listener.answer(transport) == "192.0.2.1 1 http 2 None"  # nothing of the earlier ones is left
+    assert listener.answer(transport) == "192.0.2.1 1 http 2 None"  # nothing of the earlier requests is left
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_the_client_is_announced(listen, header, says):
 )
 @pytest.mark.parametrize("proxies", ["10.0.0.0/8", "10.0.0.0/8,*,unix"])
 def test_whose_word_the_fields_are(listen, header, is_believed, proxies):
-    """Behind a header, fields are the word of whom it names: believed only if that is a proxy, too."""
+    """Behind a header, fields are the word of the named client: believed only if the client is a proxy, too."""
     transport = listen(proxies=proxies).connect()
     transport.protocol.data_received(header)
     assert transport.protocol.connection.is_believed is is_believed
@@ -154,7 +154,7 @@ def test_whose_word_the_fields_are(listen, header, is_believed, proxies):
     ],
 )
 def test_only_proxies_may_connect(listen, caplog, peername, who):
-    """Anybody else is closed before a word, and the log says who it was."""
+    """A client that is no proxy is closed before a word, and logged."""
     listener = listen()
     transport = listener.connect(peername)
     assert transport.calls == ["close"] and transport.received() == b""
@@ -164,7 +164,7 @@ def test_only_proxies_may_connect(listen, caplog, peername, who):
 
 
 def test_a_platform_without_credentials(listen, caplog, monkeypatch):
-    """Where the kernel does not tell who connects, the log does not either."""
+    """Where the kernel does not tell the client, neither does the log."""
     monkeypatch.setattr(peers_module, "SO_PEERCRED", None)
     listen().connect("")
     assert "closed: a unix socket: only" in caplog.text
@@ -179,11 +179,11 @@ def test_a_platform_without_credentials(listen, caplog, monkeypatch):
     ],
 )
 def test_a_bad_header(listen, caplog, octets, reason):
-    """What is no header closes the connection; no request behind it is looked at."""
+    """A wrong header closes the connection; no request behind it is looked at."""
     listener = listen()
     transport = listener.connect()
     transport.protocol.data_received(octets)
-    if reason is None:  # good, and a bad request behind it: that is answered
+    if reason is None:  # a good header with a bad request behind: the request is answered
         assert transport.received().startswith(b"HTTP/1.1 400 ")
         return
     assert transport.calls == ["close"] and listener.answer(transport) == "" and listener.harness.executor.jobs == []
@@ -215,7 +215,7 @@ def test_no_header_in_time(listen, caplog):
 
 
 def test_time_after_the_header(listen):
-    """Behind the header, the usual times count, from its end on."""
+    """Behind the header, the usual times count from its end."""
     listener = listen()
     transport = listener.connect()
     for _ in range(20):
@@ -228,8 +228,7 @@ def test_time_after_the_header(listen):
     assert transport.calls == ["close"]
 
 
-def test_draining(listen, caplog):
-    """A drain closes a connection whose header does not come soon, without a complaint."""
+def test_a_drain_closes_a_connection_without_its_header(listen, caplog):
     listener = listen()
     transport = listener.connect()
     listener.harness.service.is_draining = True
@@ -241,7 +240,7 @@ def test_draining(listen, caplog):
 
 
 def test_a_header_under_way_in_a_drain(listen):
-    """A header of which octets have come when a drain begins has the time of a request's head."""
+    """A partly received header has the time of a request's head in a drain."""
     listener = listen()
     transport = listener.connect()
     transport.protocol.data_received(V1[:5])
@@ -253,7 +252,7 @@ def test_a_header_under_way_in_a_drain(listen):
 
 
 def test_a_flood_makes_few_lines(listen, caplog):
-    """The first is told at once, those after it are counted."""
+    """The first failure is told at once, later ones are counted."""
     listener = listen()
     for _ in range(5):
         listener.connect(("203.0.113.7", 1))
@@ -267,7 +266,7 @@ def test_a_flood_makes_few_lines(listen, caplog):
 
 
 def test_a_proxy_that_has_gone(listen):
-    """One whose address the transport has not learned, since it was reset, is closed: it is no unix socket's peer."""
+    """A reset connection, with its address unknown to the transport, is closed: it is no unix socket's peer."""
     listener = listen()
     with socket.socket() as sock:
         greeting, transport = listener.new(), FakeTransport(peername=None)
@@ -278,7 +277,7 @@ def test_a_proxy_that_has_gone(listen):
 
 
 def test_a_connection_that_is_lost_within_the_header(listen, caplog):
-    """It is counted no more, and what is on its way to it is dropped."""
+    """A connection lost within the header is counted no more, and octets on their way are dropped."""
     listener = listen()
     transport = listener.connect()
     assert transport.protocol in listener.harness.service.connections
@@ -289,7 +288,7 @@ def test_a_connection_that_is_lost_within_the_header(listen, caplog):
 
 
 def test_the_end_of_a_server(listen):
-    """A connection that has said nothing is cut off with the others."""
+    """A silent connection is cut off with the rest."""
     transport = listen().connect()
     transport.protocol.abort()
     assert transport.calls == ["abort"]

@@ -19,7 +19,7 @@ PROXY = "10.0.0.1"
 
 
 class Other(Carrier):
-    """Another protocol: it keeps what it gets."""
+    """Another protocol that keeps its octets."""
 
     def __init__(self, connection):
         self.connection, self.received = connection, []
@@ -44,20 +44,20 @@ def listener():
 
 
 def connect(listener, octets=b"", address=PROXY):
-    """Let a client connect, some of whose octets are read already; return its transport, and the protocol that it began with."""
+    """Connect a client, with some octets read already; return its transport and first protocol."""
     beginning, transport = listener.connect(begin(Connection(listener.service), octets), peername=(address, 5000))
     return transport, beginning
 
 
-def test_most_listeners():
-    """Where there is one protocol, nothing stands before the wire."""
+def test_most_listeners_need_no_preface():
+    """With one protocol, nothing stands before the wire."""
     harness = Harness(echo)
     assert type(begin(Connection(harness.service))) is LoopWire
     harness.dispose()
 
 
 @pytest.mark.parametrize("size", [1, 5, len(PREFACE), 100])
-def test_a_preface(listener, size):
+def test_a_preface_chooses_the_other_protocol(listener, size):
     """The other protocol gets all octets, however they come, and counts in the place of the beginning."""
     octets = PREFACE + b"more"
     transport, beginning = connect(listener)
@@ -71,7 +71,7 @@ def test_a_preface(listener, size):
 
 @pytest.mark.parametrize("octets", [GET, b"HI" + GET], ids=["at once", "after a part of a preface"])
 @pytest.mark.parametrize("size", [1, 100])
-def test_http1(listener, octets, size):
+def test_http_1_is_answered_as_anywhere(listener, octets, size):
     """A request is answered, or refused, as anywhere."""
     transport, _ = connect(listener)
     for start in range(0, len(octets), size):
@@ -83,7 +83,7 @@ def test_http1(listener, octets, size):
 
 @pytest.mark.parametrize("octets", [PREFACE, PREFACE[:5], GET])
 def test_octets_that_the_lane_has_read(listener, octets):
-    """They are looked at as if they came now."""
+    """Octets read by the lane are looked at as new ones."""
     transport, _ = connect(listener, octets)
     kind = {PREFACE: Other, PREFACE[:5]: Beginning, GET: LoopWire}[octets]
     assert type(transport.protocol) is kind
@@ -93,8 +93,8 @@ def test_octets_that_the_lane_has_read(listener, octets):
 
 
 @pytest.mark.parametrize("octets", [b"", PREFACE])
-def test_other_peers(listener, octets):
-    """Of a peer that is not trusted a preface is a malformed request."""
+def test_other_peers_may_send_no_preface(listener, octets):
+    """A preface of an untrusted peer is a malformed request."""
     transport, _ = connect(listener, octets, "10.0.0.2")
     assert type(transport.protocol) is LoopWire
     if not octets:
@@ -103,7 +103,7 @@ def test_other_peers(listener, octets):
 
 
 def test_not_after_a_request(listener):
-    """A front server that passes on what it has not understood opens no other protocol for its client."""
+    """A front server that passes unknown octets on opens no other protocol for its client."""
     transport, _ = connect(listener)
     transport.protocol.data_received(GET)
     listener.executor.run()
@@ -113,7 +113,7 @@ def test_not_after_a_request(listener):
 
 
 def test_a_client_that_has_left(listener):
-    """It is closed: its address is not known any more."""
+    """A client that left is closed: its address is lost."""
     transport = FakeTransport(peername=None)
     transport.extra["socket"] = types.SimpleNamespace(family=None)
     listener.transports.append(transport)
@@ -131,8 +131,8 @@ def test_the_end_of_the_octets(listener):
 
 
 @pytest.mark.parametrize(("is_draining", "octets"), [(False, b""), (True, b""), (True, PREFACE[:3])])
-def test_time(listener, is_draining, octets):
-    """A preface has the time of a request's head; while the server ends, a client that has sent nothing has the time of a request on its way."""
+def test_a_preface_has_the_time_of_a_head(listener, is_draining, octets):
+    """A preface has the time of a request's head; in a drain, a silent client has the time of a request on its way."""
     transport, beginning = connect(listener)
     transport.protocol.data_received(octets)
     listener.service.is_draining = is_draining
@@ -144,8 +144,8 @@ def test_time(listener, is_draining, octets):
     assert transport.calls == ["close"]
 
 
-def test_abort(listener):
-    """A server that stops cuts it off."""
+def test_an_abort_cuts_the_beginning_off(listener):
+    """A server that stops cuts a beginning off."""
     transport, beginning = connect(listener)
     beginning.abort()
     assert transport.calls == ["abort"]

@@ -1,7 +1,7 @@
-"""A TLS session: what goes to the socket is always in records, and every way to end one is seen.
+"""A TLS session: its socket carries only records, and every way to end a session is seen.
 
-The client is OpenSSL's own, over memory; the socket's transport is the fake of harness/fakes.py, and
-loop and worker go on only when told to. Beside this file: how sessions end (test_tls_transport_ends.py), and handshakes that fail (_handshakes).
+The client is OpenSSL's own, over memory; the socket's transport is the fake of harness/fakes.py, and loop and worker go on only when told to. Beside
+this file: how sessions end (test_tls_transport_ends.py), and handshakes that fail (_handshakes).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from aserve.wsgi import FileWrapper
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_requests(new_line, version):
-    """Requests are answered one after another; the environ says how they came."""
+def test_requests_are_answered_in_one_session(new_line, version):
+    """Requests are answered one after another; the environ tells their session."""
 
     def app(environ, start_response):
         start_response("200 OK", [])
@@ -57,7 +57,7 @@ def test_in_small_pieces(new_line, count):
 
 
 def test_request_with_the_handshake(new_line):
-    """A request that comes with the client's last words of the handshake is answered."""
+    """A request sent with the client's last words of the handshake is answered."""
     line = new_line()
     while not line.client.shake_hands():
         line.pump()
@@ -65,16 +65,15 @@ def test_request_with_the_handshake(new_line):
     assert line.body() == b"/"
 
 
-def test_large_request(new_line):
-    """A body of many records comes whole."""
+def test_a_body_of_many_records_comes_whole(new_line):
     line = new_line().shake_hands()
     body = bytes(range(256)) * 1000
     line.ask(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
     assert line.body() == b"/" + body
 
 
-def test_resumed(new_line, authority, localhost):
-    """RFC 8446 4.6.1: a client that comes again may go on where it was."""
+def test_a_session_may_be_resumed(new_line, authority, localhost):
+    """RFC 8446 4.6.1: a returning client may resume its session."""
     first = new_line(client={"maximum_version": ssl.TLSVersion.TLSv1_2}).shake_hands()
     assert first.ask().body() == b"/"
     second = Line(first.harness, authority)
@@ -115,8 +114,8 @@ def test_forms_of_response(new_line, app, count, monkeypatch):
     assert line.connection.fd == -1
 
 
-def test_refusal(new_line):
-    """So does an error that the app never sees; then the session is closed both ways."""
+def test_a_refusal_closes_both_ways(new_line):
+    """An error before the app closes the session both ways, too."""
     line = new_line().shake_hands()
     octets, is_over = line.ask(b"GET /\r\n\r\n").answer()
     assert octets.startswith(b"HTTP/1.1 400 ") and is_over
@@ -138,7 +137,7 @@ def sends(open_file, *headers):
     return app
 
 
-def test_file(new_line, path):
+def test_a_file_is_read_in_turns(new_line, path):
     """A file is read piece by piece, each in its turn of the loop, and closed."""
     files = []
 
@@ -153,8 +152,8 @@ def test_file(new_line, path):
     assert all(file.closed for file in files)
 
 
-def test_empty_file(new_line, path):
-    """Of a file of which nothing is wanted, nothing is read."""
+def test_an_empty_file_is_not_read(new_line, path):
+    """Nothing is read of a file with a length of 0."""
     line = new_line(sends(lambda: open(path, "rb"), ("Content-Length", "0"))).shake_hands()
     assert line.ask().answer()[0].endswith(b"\r\n\r\n")
 
@@ -172,7 +171,7 @@ def test_file_to_a_slow_client(new_line, path):
 
 
 def test_file_that_shrinks(new_line, path, log):
-    """A file that ends early ends the connection: its length shows that."""
+    """A file that ends early ends the connection: its length shows the cut."""
     line = new_line(sends(lambda: open(path, "rb"))).shake_hands()
     line.raw.is_stuck = True
     line.ask().pump()
@@ -184,7 +183,7 @@ def test_file_that_shrinks(new_line, path, log):
 
 
 def test_file_that_is_closed(new_line, path, log):
-    """So does one that the app closes meanwhile."""
+    """A file closed by the app meanwhile ends the connection, too."""
     files = []
     line = new_line(sends(lambda: files.append(open(path, "rb")) or files[0])).shake_hands()
     line.raw.is_stuck = True
@@ -212,7 +211,7 @@ def test_client_lost_within_a_file(new_line, path):
 # Back-pressure
 
 
-def test_back_pressure(new_line):
+def test_back_pressure_reaches_the_connection(new_line):
     """The connection knows when the socket is full, and when it has room again."""
     line = new_line(large).shake_hands()
     line.raw.is_stuck = True
@@ -225,7 +224,7 @@ def test_back_pressure(new_line):
 
 
 def test_peers_with_credentials(new_line):
-    """Where a unix socket believes some peers and others not, a connection finds out who its own is."""
+    """Where a unix socket believes only some peers, a connection finds its own."""
     seen = []
 
     def app(environ, start_response):
@@ -273,7 +272,7 @@ def test_what_a_transport_knows(new_line):
 
 @pytest.mark.parametrize("is_taken", [False, True])
 def test_the_lane_is_asked_first(new_line, is_taken):
-    """It gets the session behind the handshake, or the connection is served here."""
+    """The lane gets the session behind the handshake, or the connection is served here."""
     line, asked = new_line(), []
 
     def take_back(connection, fd, session, is_used):
@@ -297,7 +296,7 @@ def test_the_lane_is_asked_first(new_line, is_taken):
 
 
 def test_a_client_that_is_gone_behind_its_handshake(new_line, monkeypatch):
-    """Without an address it would pass for a unix socket's."""
+    """Without an address the client would pass for a unix socket's."""
     line = new_line()
     monkeypatch.setattr(Connection, "identify", lambda connection, transport: False)
     while not line.client.shake_hands():

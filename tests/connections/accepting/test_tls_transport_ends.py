@@ -13,7 +13,7 @@ from aserve.connections.loop.wire_loop import LoopWire
 from aserve.connections.progress import LINGER_BYTES
 
 
-def test_close(new_line):
+def test_a_close_sends_an_alert_last(new_line):
     """A closure alert comes behind the last octets, then the end; nothing is written after it."""
     line = new_line().shake_hands()
     assert line.ask().body() == b"/"
@@ -26,8 +26,8 @@ def test_close(new_line):
     assert not line.raw.received() and len(line.sent) == size
 
 
-def test_last_response(new_line):
-    """After the last response: closure alert, FIN, and what still comes is dropped until the client closes."""
+def test_a_last_response_is_followed_by_alert_and_fin(new_line):
+    """After the last response: closure alert, FIN, and further octets are dropped until the client closes."""
     line = new_line().shake_hands()
     octets, is_over = line.ask(GET_CLOSE).answer()
     assert octets.endswith(b"/") and is_over
@@ -38,8 +38,8 @@ def test_last_response(new_line):
     assert line.raw.calls[-1] == "close"
 
 
-def test_endless_client(new_line):
-    """What comes after the last response ends somewhere."""
+def test_an_endless_client_is_closed(new_line):
+    """Octets after the last response have an end."""
     line = new_line().shake_hands()
     line.ask(GET_CLOSE).answer()
     line.transport.data_received(bytes(LINGER_BYTES))
@@ -50,7 +50,7 @@ def test_endless_client(new_line):
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_client_closes_its_side(new_line, version):
-    """RFC 8446 6.1: a client that will send no more is still answered; then our closure alert."""
+    """RFC 8446 6.1: a client past its last octet is still answered; then our closure alert."""
     line = new_line(client={"maximum_version": version}).shake_hands()
     line.ask()
     with pytest.raises(ssl.SSLWantReadError):
@@ -59,13 +59,13 @@ def test_client_closes_its_side(new_line, version):
     line.transport.eof_received()  # its FIN says nothing new
     assert b"HTTP/1.1 200 OK" not in line.sent
     line.harness.executor.run()
-    # This client has sent its own alert and cannot read any more: that the response came is seen by its size.
+    # This client has sent its own alert and cannot read any more: the response is seen by its size.
     assert len(line.sent) > 100 and line.raw.calls[-1] == "close"
     line.transport.data_received(b"ignored")
 
 
 def test_octets_behind_the_closure_alert(new_line):
-    """RFC 8446 6.1: what comes behind it is ignored."""
+    """RFC 8446 6.1: octets behind a closure alert are ignored."""
     line = new_line().shake_hands()
     gate = []
     line.harness.executor.run = lambda: gate  # the app does not answer yet
@@ -86,8 +86,8 @@ def test_client_only_hangs_up(new_line):
     assert not line.harness.service.connections
 
 
-def test_abort(new_line):
-    """An aborted connection says nothing, so that what was sent does not pass for the whole."""
+def test_an_abort_sends_no_alert(new_line):
+    """An aborted connection sends no alert, so that its octets do not pass for the whole."""
     line = new_line().shake_hands()
     line.connection.abort()
     assert line.raw.calls == ["abort"] and line.transport.is_closing()
@@ -96,7 +96,7 @@ def test_abort(new_line):
 
 @pytest.mark.parametrize(("version", "fields"), [(1, [("Content-Length", "10")]), (1, []), (0, [])])
 def test_app_that_breaks_off(new_line, log, version, fields):
-    """A response that cannot be finished ends without a closure alert, unless its framing shows that it is not whole."""
+    """A broken-off response ends without a closure alert, unless its framing shows the cut."""
 
     def app(environ, start_response):
         start_response("200 OK", fields)
@@ -109,8 +109,8 @@ def test_app_that_breaks_off(new_line, log, version, fields):
     assert ("abort" in line.raw.calls) == (not version)
 
 
-def test_broken_record(new_line, log):
-    """A record that does not decrypt ends the session, with an alert and one line; others go on."""
+def test_a_broken_record_ends_its_session_alone(new_line, log):
+    """A record that does not decrypt ends the session, with an alert and one line; other sessions go on."""
     line = new_line().shake_hands()
     other = new_line().shake_hands()
     line.ask()
@@ -140,20 +140,20 @@ def test_broken_record_to_a_client_that_does_not_read(new_line):
 
 
 def test_request_before_a_broken_record(new_line):
-    """What came whole before it is not lost."""
+    """A whole request before a broken record is answered."""
     line = new_line().shake_hands()
     line.ask()
     octets = line.client.outgoing.read() + b"\x17\x03\x03\x00\x20" + bytes(32)
     line.transport.data_received(octets)
     assert len(line.harness.executor.jobs) == 1
-    line.transport.data_received(b"and more")  # before the event loop has told that it is closed
+    line.transport.data_received(b"and more")  # before the event loop has told the close
     line.harness.executor.run()
     assert line.transport.is_closing()
     line.raw.received()
 
 
 def test_closed_before_a_broken_record(new_line, log, monkeypatch):
-    """Where what came before it has closed the connection, nothing is left to end."""
+    """Where an earlier request has closed the connection, nothing is left to end."""
     line = new_line().shake_hands()
     monkeypatch.setattr(LoopWire, "data_received", lambda self, data: self.close())
     line.ask()
@@ -183,12 +183,12 @@ def test_write_that_fails(new_line, log):
 
 
 def test_client_that_makes_us_talk(new_line, log):
-    """What the session has to say by itself does not pile up for a client that does not read."""
+    """A session's own answers do not pile up for a client that does not read."""
     line = new_line().shake_hands()
     session = line.transport._session = types.SimpleNamespace(
         out_size=MAX_REPLY_BYTES, take=lambda: bytes(session.out_size)
     )
-    for _ in range(10):  # one that reads
+    for _ in range(10):  # a reading client
         line.transport._flush_replies()
         line.raw.received()
     line.raw.is_stuck = True

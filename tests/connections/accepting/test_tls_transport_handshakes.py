@@ -1,4 +1,4 @@
-"""Handshakes that fail, or never end: the client is told why where it can be, the log has a line, nothing is left."""
+"""Handshakes that fail, or never end: the client is told why where possible, the log has a line, nothing is left."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from harness.tls_lines import GET
 from aserve.connections.accepting.tls_transport import TLSTransport
 
 
-def test_plain_http(new_line, log):
-    """HTTP without TLS is answered in HTTP, since nothing of TLS was said; one line says so."""
+def test_plain_http_is_answered_in_http(new_line, log):
+    """HTTP without TLS is answered in HTTP, since no TLS was sent; one line says so."""
     line = new_line()
     line.transport.data_received(GET)
     answer = line.raw.received()
@@ -26,8 +26,8 @@ def test_plain_http(new_line, log):
 
 
 @pytest.mark.parametrize("octets", [b"\x80\x2e\x01\x03\x01", b"\x00", b"\x16\x02", b"\x15\x03\x03\x00\x02\x01\x00"])
-def test_neither(new_line, log, octets):
-    """What is neither is closed without a word; so is a ClientHello of SSL 2."""
+def test_neither_protocol_is_closed_in_silence(new_line, log, octets):
+    """Octets of neither protocol are closed without a word; so is a ClientHello of SSL 2."""
     line = new_line()
     line.transport.data_received(octets)
     assert line.raw.calls == ["close"] and not line.raw.received()
@@ -48,7 +48,7 @@ def test_http_2_only(new_line, log):
 
 @pytest.mark.parametrize("offered", [["h2", "http/1.1"], ["http/1.0"]])
 def test_http_1_among_others(new_line, offered):
-    """One that offers HTTP/1 as well gets it."""
+    """A client that offers HTTP/1 among others gets HTTP/1."""
     line = new_line(client={"protocols": offered}).shake_hands()
     assert line.client.session.selected_alpn_protocol() == offered[-1]
 
@@ -68,8 +68,8 @@ def test_no_version_in_common(new_line, log):
 
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("seed", range(60))
-def test_whatever_comes(new_line, authority, seed):
-    """Octets that are changed on their way, at any time, in any pieces, raise nothing and end somewhere."""
+def test_changed_octets_raise_nothing(new_line, authority, seed):
+    """Octets changed on their way, at any time, in any pieces, raise nothing and end somewhere."""
     dice = random.Random(seed)
     line = new_line()
     spoilt_flight, flight = dice.randrange(4), 0  # ClientHello, Finished, a request, the next
@@ -97,7 +97,7 @@ def test_whatever_comes(new_line, authority, seed):
 
 
 def test_refused_client_that_stays(new_line):
-    """It is read for two seconds more, and then closed."""
+    """A refused client is read for two seconds more, and then closed."""
     line = new_line()
     line.transport.data_received(GET)
     line.raw.received()
@@ -110,7 +110,7 @@ def test_refused_client_that_stays(new_line):
 
 
 def test_refused_where_nothing_can_be_half_closed(new_line):
-    """Where the socket cannot be closed one way, it is closed."""
+    """Where the socket cannot be closed one way, both ways are closed."""
     line = new_line()
     line.raw.can_half_close = False
     line.transport.data_received(GET)
@@ -121,7 +121,7 @@ def test_refused_where_nothing_can_be_half_closed(new_line):
     ("count", "line_count"), [(0, 0), (1, 1), (100, 1), (None, 1)], ids=["silent", "octet", "part", "first-flight"]
 )
 def test_handshake_in_time(new_line, log, count, line_count):
-    """A handshake that does not end within --head-timeout is cut; a client that said nothing is no news."""
+    """A handshake beyond --head-timeout is cut; a silent client is not logged."""
     line = new_line(head_seconds=3)
     line.client.shake_hands()
     hello = line.client.outgoing.read()
@@ -137,7 +137,7 @@ def test_handshake_in_time(new_line, log, count, line_count):
 
 
 def test_client_leaves_in_the_handshake(new_line):
-    """A client that hangs up then is closed by the event loop."""
+    """A client that hangs up is closed by the event loop."""
     line = new_line()
     line.client.shake_hands()
     line.pump()
@@ -149,7 +149,7 @@ def test_client_leaves_in_the_handshake(new_line):
 
 @pytest.mark.parametrize("count", [1, None], ids=["octet", "first-flight"])
 def test_drain_in_the_handshake(new_line, log, count):
-    """A handshake under way when a drain begins has the time that it has otherwise, as a head without TLS; then the request has two seconds."""
+    """A handshake under way when a drain begins has its usual time, as a head without TLS; then the request has two seconds."""
     line = new_line(head_seconds=20)
     line.client.shake_hands()
     hello = line.client.outgoing.read()
@@ -166,7 +166,7 @@ def test_drain_in_the_handshake(new_line, log, count):
 
 
 def test_drain_before_the_handshake(new_line, log):
-    """One that begins none by then is closed, and no news."""
+    """A client without a handshake by then is closed, and not logged."""
     line = new_line()
     line.transport.on_second()
     line.harness.service.is_draining = True
@@ -179,7 +179,7 @@ def test_drain_before_the_handshake(new_line, log):
 
 
 def test_unreadable_client_certificate(new_line, log, monkeypatch):
-    """A certificate that Python cannot read is the client's fault."""
+    """A certificate unreadable by Python is the client's fault."""
 
     def fail(session):
         raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "meant so")
@@ -192,8 +192,7 @@ def test_unreadable_client_certificate(new_line, log, monkeypatch):
     assert line.raw.calls == ["abort"] and "cannot be read" in log.text
 
 
-def test_unix_socket(new_line, log):
-    """A client without an address has a name in the log."""
+def test_a_unix_socket_has_its_name_in_the_log(new_line, log):
     line = new_line()
     line.raw.extra["peername"] = ""
     line.transport.connection_made(line.raw)
@@ -202,7 +201,7 @@ def test_unix_socket(new_line, log):
 
 
 def test_a_client_without_an_address(new_line):
-    """A TCP client whose address the socket's transport has not learned gets no handshake: it is no unix socket's peer."""
+    """A TCP client with an address unknown to the transport gets no handshake: it is no unix socket's peer."""
     line = new_line()
     transport = TLSTransport(line.harness.service)
     line.raw.extra["peername"] = None
@@ -213,7 +212,7 @@ def test_a_client_without_an_address(new_line):
     assert line.raw.calls == ["abort"]
 
 
-# Handshakes that are all that a client wants
+# Clients that want a handshake alone
 
 
 @pytest.fixture
@@ -234,7 +233,7 @@ def proving(new_line, proof, name, protocols):
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_nothing_but_a_handshake(new_line, proof, version):
-    """Its client gets a certificate of its own, and then the connection ends; no request is read."""
+    """The client gets the proof's certificate, and then the connection ends; no request is read."""
     line = proving(new_line, proof, "proof.example", ["proof/1"])
     line.client.context.maximum_version = version
     line.shake_hands()
@@ -249,7 +248,7 @@ def test_nothing_but_a_handshake(new_line, proof, version):
     ids=["name", "others"],
 )
 def test_no_such_handshake(new_line, proof, name, protocols, log):
-    """A name without a context, and a client that offers others as well, are refused as any that knows no HTTP."""
+    """A name without a context, and a client with further names, are refused as any client without HTTP."""
     line = proving(new_line, proof, name, protocols)
     line.client.shake_hands()
     line.pump()
@@ -260,6 +259,6 @@ def test_no_such_handshake(new_line, proof, name, protocols, log):
 
 
 def test_http_beside_such_handshakes(new_line, proof):
-    """All others are served as without them."""
+    """All other clients are served as ever."""
     line = proving(new_line, proof, "localhost", ["http/1.1"]).shake_hands()
     assert line.ask().body() == b"/"

@@ -23,7 +23,7 @@ V1 = b"PROXY TCP4 203.0.113.7 198.51.100.2 4711 443\r\n"
 
 
 def app_of(name):
-    """Return an app that says its name, and who the client is."""
+    """Return an app that tells its name, and the client."""
 
     def app(environ, start_response):
         start_response("200 OK", apps.PLAIN)
@@ -46,13 +46,13 @@ def two(start_server):
 
 
 def detach(server, count=None):
-    """Let go of those who idle just now; what is known of their clients is written and read, as between processes."""
+    """Let go of idle connections; the facts of their clients are written and read, as between processes."""
     found = server.call(lambda: server.server.detach_idle(count))
     return [each._replace(peer=json.loads(json.dumps(each.peer))) for each in found]
 
 
 def detach_all(server, count=1):
-    """Let go of so many, as soon as each idles: a client may have its response before its worker is done."""
+    """Let go of so many, each when idle: a client may have its response before its worker is done."""
     found = []
 
     def look():
@@ -64,7 +64,7 @@ def detach_all(server, count=1):
 
 
 def adopt(server, detached):
-    """Go on with a connection; return whether that was done."""
+    """Go on with a connection; return whether the server took it."""
     return server.call(lambda: server.server.adopt(detached))
 
 
@@ -74,23 +74,23 @@ def move(old, new, count=1):
 
 
 def who(client, **options):
-    """Return who answers, and which client it sees."""
+    """Return the answering server, and the client in its view."""
     reply = client.fetch(**options)
     assert reply.status == 200
     return tuple(reply.body.decode().split()[:3])
 
 
 def seen(name, client):
-    """Return what `who` does if `name` answers and sees this client as it is."""
+    """Return the answer of `who` if `name` answers and sees this client rightly."""
     return (name, *map(str, client.sock.getsockname()))
 
 
-# Who goes on
+# Connections that go on
 
 
 @pytest.mark.also_inline
 def test_a_kept_connection(two, raw_client):
-    """It is served by the other server from now on, to which it is the same client's."""
+    """The other server serves the connection from now on, for the same client."""
     a, b = two()
     client = raw_client(a)
     for old, new, names in ((a, b, "ab"), (b, a, "ba")) * 3:
@@ -107,7 +107,7 @@ def test_a_kept_connection(two, raw_client):
 @pytest.mark.one_way
 @pytest.mark.parametrize("lane", ["auto", "off"])
 def test_what_debug_tells(two, raw_client, caplog, lane):
-    """Both servers tell of it, and neither that the connection was closed, or accepted anew."""
+    """Both servers tell the move, and neither a close or a new connection."""
     caplog.set_level(logging.DEBUG, "aserve.wire")
     a, b = two(lane=lane)
     client = raw_client(a)
@@ -123,7 +123,7 @@ def test_what_debug_tells(two, raw_client, caplog, lane):
 
 @pytest.mark.also_inline
 def test_a_connection_on_which_nothing_has_come(two, raw_client):
-    """Its first request is for the other server."""
+    """The connection's first request is for the other server."""
     a, b = two()
     client = raw_client(a)
     a.wait_until_known(1)
@@ -136,7 +136,7 @@ def test_a_connection_on_which_nothing_has_come(two, raw_client):
 @pytest.mark.one_way
 @pytest.mark.parametrize("lanes", [("auto", "off"), ("off", "auto")])
 def test_servers_that_differ(start_server, raw_client, lanes):
-    """One may have the fast path, and the other not."""
+    """One server may have the fast path, and the other not."""
     a, b = (start_server(app_of(name), is_checked=False, lane=lane) for name, lane in zip("ab", lanes))
     client = raw_client(a)
     for _ in range(2):
@@ -148,7 +148,6 @@ def test_servers_that_differ(start_server, raw_client, lanes):
 
 
 def test_a_unix_socket(start_server, raw_client, tmp_path):
-    """Its clients have no address there either."""
     a, b = (start_server(app_of(name), is_checked=False, bind=f"unix:{tmp_path / name}") for name in "ab")
     client = raw_client(a)
     assert who(client) == ("a", "-", "-")
@@ -158,7 +157,7 @@ def test_a_unix_socket(start_server, raw_client, tmp_path):
 
 @pytest.mark.parametrize(("octets", "rest"), [(GET, b""), (GET + GET, b""), (GET[:9], GET[9:]), (POST[:-2], POST[-2:])])
 def test_what_comes_on_the_way(two, raw_client, octets, rest):
-    """What the client sends while nobody reads is read by the other server."""
+    """Octets that the client sends meanwhile are read by the other server."""
     a, b = two()
     client = raw_client(a)
     who(client)
@@ -170,8 +169,7 @@ def test_what_comes_on_the_way(two, raw_client, octets, rest):
         assert client.recv_response().body.startswith(b"b ")
 
 
-def test_several_listeners(two, raw_client):
-    """Each goes on at the listener of its place."""
+def test_a_connection_goes_on_at_its_listener(two, raw_client):
     a, b = two(bind=["127.0.0.1:0", "127.0.0.1:0"])
     clients = [raw_client(address) for address in a.server.addresses for _ in range(2)]
     for client in clients:
@@ -195,14 +193,14 @@ def test_a_part_of_them(two, raw_client):
     assert len(found) == 2
     wait_until(
         lambda: found.extend(detach(a, 9)) or len(found) >= 5
-    )  # one with an event under way stays for the moment
+    )  # a connection with an event under way stays for the moment
     assert len(found) == 5 and all(adopt(b, each) for each in found)
     assert [who(client)[0] for client in clients] == ["b"] * 5
 
 
 @pytest.mark.one_way
-def test_both_wires(start_server, raw_client):
-    """Connections on the event loop go with those in the lane, as many as are asked for in all."""
+def test_both_wires_give_their_connections(start_server, raw_client):
+    """Connections on the event loop go with those in the lane, as many in all as asked for."""
     a = start_server(app_of("a"), is_checked=False, bind=["127.0.0.1:0", "127.0.0.1:0"])
     lane_client, loop_client = raw_client(a), raw_client(a)
     who(lane_client)
@@ -220,7 +218,7 @@ def test_both_wires(start_server, raw_client):
 
 @pytest.mark.also_inline
 def test_the_end_of_the_old_server(two, raw_client):
-    """It drains at once, and whoever has gone on is still served."""
+    """The old server drains at once, and moved connections are still served."""
     a, b = two()
     clients = [raw_client(a.address) for _ in range(3)]
     for client in clients:
@@ -235,7 +233,7 @@ def test_the_end_of_the_old_server(two, raw_client):
 
 @pytest.mark.also_inline
 def test_a_server_that_is_draining(two, raw_client):
-    """Who has connected, and has not asked yet, need not be quick: the other server waits for the request."""
+    """A client without a first request need not be quick: the other server waits."""
     a, b = two()
     a.hold_clock()
     client = raw_client(a.address)
@@ -248,7 +246,7 @@ def test_a_server_that_is_draining(two, raw_client):
 
 
 def test_a_client_that_has_gone(two, raw_client):
-    """Its end is found where it goes on."""
+    """The end of a gone client is found where the connection goes on."""
     a, b = two()
     client = raw_client(a)
     who(client)
@@ -260,7 +258,7 @@ def test_a_client_that_has_gone(two, raw_client):
 
 @pytest.mark.one_way
 def test_nothing_is_kept_of_it(start_server, raw_client):
-    """What the lane knew of a connection goes with it."""
+    """The lane's knowledge of a connection goes with it."""
     a = start_server(app_of("a"), is_checked=False)
     client = raw_client(a)
     who(client)
@@ -270,12 +268,12 @@ def test_nothing_is_kept_of_it(start_server, raw_client):
     assert client.is_closed()
 
 
-# Who stays
+# Connections that stay
 
 
 @pytest.mark.also_inline
 def test_who_is_busy_stays(start_server, raw_client, wait_until):
-    """A request that has begun is answered by the server that has read of it, which then closes, if it drains."""
+    """A begun request is answered by the server that has read of it, which then closes, if it drains."""
     a = start_server(apps.echo, is_checked=False)
     head, body = raw_client(a), raw_client(a)
     for client in (head, body):
@@ -294,7 +292,7 @@ def test_who_is_busy_stays(start_server, raw_client, wait_until):
 
 
 def test_who_is_with_the_app_stays(start_server, raw_client):
-    """Its response comes first; then it may go."""
+    """The response comes first; then the connection may go."""
     gate = apps.Gate(app_of("a"))
     a = start_server(gate, is_checked=False)
     b = start_server(app_of("b"), is_checked=False)
@@ -309,8 +307,8 @@ def test_who_is_with_the_app_stays(start_server, raw_client):
 
 
 @pytest.mark.one_way
-def test_tls_stays(start_server, raw_client, tls_settings):
-    """A session's keys are not the kernel's."""
+def test_a_tls_connection_stays(start_server, raw_client, tls_settings):
+    """A TLS connection stays: a session's keys are not the kernel's."""
     a = start_server(app_of("a"), is_checked=False, **tls_settings)
     client = raw_client(a)
     who(client)
@@ -319,7 +317,7 @@ def test_tls_stays(start_server, raw_client, tls_settings):
 
 
 def test_no_descriptor_is_left(start_server, raw_client, monkeypatch, caplog):
-    """Those that cannot go stay, and the log says why."""
+    """Without descriptors connections stay, and the log says why."""
     a = start_server(app_of("a"), is_checked=False, lane="off")
     client = raw_client(a)
     who(client)
@@ -343,12 +341,12 @@ def test_before_the_start_and_after_the_end(start_server):
     assert a.server.detach_idle() == []
 
 
-# What is known of the client
+# Facts of the client
 
 
 @pytest.mark.one_way
 def test_behind_the_proxy_protocol(two, raw_client):
-    """The client whom the header named stays the client; another header is neither needed nor taken."""
+    """The client in the header stays the client; another header is neither needed nor taken."""
     a, b = two(bind="proxy+http://127.0.0.1:0", trusted_proxies="127.0.0.1")
     client = raw_client(a)
     client.send(V1)
@@ -364,7 +362,7 @@ def test_behind_the_proxy_protocol(two, raw_client):
 
 @pytest.mark.one_way
 def test_a_proxy_that_has_not_sent_its_header(two, raw_client):
-    """Whoever is not known yet stays, before the header and behind it."""
+    """An unknown client stays, before the header and behind it."""
     a, b = two(bind="proxy+http://127.0.0.1:0", trusted_proxies="127.0.0.1")
     silent, announced = raw_client(a), raw_client(a)
     announced.send(V1)
@@ -381,7 +379,7 @@ def test_a_proxy_that_has_not_sent_its_header(two, raw_client):
 @pytest.mark.parametrize("other", [0, 1])
 @pytest.mark.parametrize("is_new", [True, False])
 def test_who_is_believed(start_server, raw_client, tmp_path, other, is_new):
-    """A proxy on a unix socket is believed, or not, as by its credentials."""
+    """A proxy on a unix socket is believed, or not, by its credentials."""
     a, b = (
         start_server(
             app_of(name), is_checked=False, bind=f"unix:{tmp_path / name}",
@@ -404,7 +402,7 @@ def test_who_is_believed(start_server, raw_client, tmp_path, other, is_new):
 
 
 def test_the_time_of_a_kept_connection(two, raw_client):
-    """Idleness counts anew from here on, up to --keep-alive: it is no new connection."""
+    """Idleness counts anew from here on, up to --keep-alive: the connection is not new."""
     a, b = two(keep_alive_seconds=5, head_seconds=2)
     b.hold_clock()
     client = raw_client(a)
@@ -421,7 +419,7 @@ def test_the_time_of_a_kept_connection(two, raw_client):
 
 @pytest.fixture
 def given(two, raw_client):
-    """Return a server, its client, a connection that the other has let go of, and that other."""
+    """Return a server, its client, a connection given by the other server, and the other server."""
     a, b = two()
     client = raw_client(a)
     who(client)
@@ -439,7 +437,7 @@ def test_an_index_without_a_listener(given, index):
 
 
 def test_a_server_that_drains(given):
-    """One that is about to end takes nobody."""
+    """A draining server takes no connection."""
     server, client, found, other = given
     server.stop()
     assert asyncio.run(server.server.adopt(found)) is False
@@ -460,8 +458,8 @@ def test_a_server_that_is_full(start_server, raw_client):
 
 
 @pytest.mark.one_way
-def test_another_protocol(start_server, raw_client, given, tmp_path):
-    """A listener that carries one request a connection takes none that had one."""
+def test_another_protocol_takes_no_used_connection(start_server, raw_client, given, tmp_path):
+    """A listener that carries one request a connection takes none with a past request."""
     _, client, found, other = given
     server = start_server(app_of("c"), is_checked=False, bind=f"uwsgi://unix:{tmp_path / 'c'}")
     assert adopt(server, found) is False
@@ -470,7 +468,7 @@ def test_another_protocol(start_server, raw_client, given, tmp_path):
 
 @pytest.mark.one_way
 def test_a_lane_that_does_not_take_it(given):
-    """Then it goes on on the event loop."""
+    """A connection refused by the lane goes on on the event loop."""
     server, client, found, _ = given
     server.server._listening.lane.set.conns_cap = 0  # its table is full
     assert adopt(server, found) and who(client) == seen("b", client)
@@ -479,7 +477,6 @@ def test_a_lane_that_does_not_take_it(given):
 
 @pytest.mark.parametrize("is_new", [True, False])
 def test_a_descriptor_that_is_none(given, is_new):
-    """A number that is closed is refused."""
     server, client, found, _ = given
     os.close(found.fd)
     assert adopt(server, found._replace(peer=None if is_new else found.peer)) is False
@@ -487,7 +484,7 @@ def test_a_descriptor_that_is_none(given, is_new):
 
 
 def test_a_loop_that_does_not_take_it(given, monkeypatch):
-    """What the event loop refuses stays the caller's."""
+    """A connection refused by the event loop stays the caller's."""
     server, client, found, other = given
 
     async def fail(make, sock):
@@ -503,7 +500,7 @@ def test_a_loop_that_does_not_take_it(given, monkeypatch):
 
 
 def test_a_pair_of_sockets(two):
-    """A connection that nobody has accepted may be given, too."""
+    """A connection accepted by no server may be given, too."""
     _, b = two()
     with socket.create_connection(b.address) as ours, socket.create_server(("127.0.0.1", 0)) as listener:
         client = RawClient(listener.getsockname())
@@ -517,7 +514,7 @@ def test_a_pair_of_sockets(two):
 @pytest.mark.parametrize("is_new", [True, False])
 @pytest.mark.parametrize("lane", ["auto", "off"])
 def test_the_word_that_it_is_taken(two, raw_client, lane, is_new):
-    """It comes before the connection can go to a third server: that would be said first."""
+    """The word comes before the connection can go to a third server: otherwise the third's word would come first."""
     a, b = two(lane=lane)
     client, words = raw_client(a.address), []
     if not is_new:

@@ -1,4 +1,4 @@
-"""Requests that wait for a thread leave one server with their connections, and another answers them."""
+"""Requests that wait for a thread leave one server with their connections, and another answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OLD = b"GET /old HTTP/1.0\r\n\r\n"
 
 
 def echo(environ, start_response):
-    """Say what has come, and from which client."""
+    """Answer with the request and its client."""
     body = environ["wsgi.input"].read()
     names = ("PATH_INFO", "QUERY_STRING", "REMOTE_PORT", "HTTP_X_FIELD", "CONTENT_LENGTH")
     text = " ".join([environ["REQUEST_METHOD"], *(environ.get(name) or "-" for name in names), str(len(body))])
@@ -65,8 +65,8 @@ def move(old, new, count=1, limit=None):
 
 @pytest.mark.parametrize("lane", ["auto", "off"])
 @pytest.mark.parametrize("octets", [GET, POST, LARGE, CHUNKED, OLD], ids=["GET", "POST", "large", "chunked", "1.0"])
-def test_another_answers(stuck, start_server, raw_client, octets, lane):
-    """As it would have been answered here, and the connection goes on there; each server counts what it has."""
+def test_another_server_answers_the_same(stuck, start_server, raw_client, octets, lane):
+    """The other server answers the same, and the connection goes on there; each server counts its own."""
     old, _ = stuck(lane=lane)
     new = start_server(echo, is_checked=False)
     client, direct = raw_client(old.address), raw_client(new.address)
@@ -86,7 +86,7 @@ def test_another_answers(stuck, start_server, raw_client, octets, lane):
 
 @pytest.mark.one_way
 def test_it_counts_once(stuck, start_server, raw_client, tmp_path):
-    """Where it came; the access log of the other has it, with the time that it has waited in both."""
+    """A request counts where it came; the access log of the other server has it, with the wait in both."""
     log = tmp_path / "log"
     old, _ = stuck(access_log="-")
     new = start_server(echo, is_checked=False, access_log=str(log), access_log_format="%(path)s %(status)s")
@@ -100,7 +100,7 @@ def test_it_counts_once(stuck, start_server, raw_client, tmp_path):
 
 @pytest.mark.parametrize("lane", ["auto", "off"])
 def test_what_other_processes_see(stuck, raw_client, lane):
-    """A request that waits for a thread is in the table of the server where it waits, before and after its move: so it is told if that one dies."""
+    """A waiting request is in the table of its present server, before and after the move: the log tells it if that server dies."""
     tables = [mmap.mmap(-1, TABLE_BYTES) for _ in range(2)]
 
     def texts():
@@ -141,7 +141,7 @@ def test_behind_a_front_server(start_server, scheme, packet, lane):
 
 @pytest.mark.one_way
 def test_the_oldest_first(stuck, start_server, raw_client):
-    """As many as there is room for; the others wait on."""
+    """The oldest requests move, as many as there is room for; the rest wait on."""
     old, first = stuck()
     new = start_server(echo, is_checked=False)
     clients = []
@@ -157,7 +157,7 @@ def test_the_oldest_first(stuck, start_server, raw_client):
 
 @pytest.mark.one_way
 def test_before_one_goes(stuck, raw_client):
-    """The caller gets its octets while it still waits here; if there is no room for them, it stays, and later ones, too, in their order."""
+    """The caller gets the octets before the request goes; without room for them the request stays, and so do later ones, in order."""
     old, first = stuck()
     clients = []
     for number in range(3):
@@ -184,7 +184,7 @@ def test_before_one_goes(stuck, raw_client):
 
 @pytest.mark.one_way
 def test_an_app_that_has_just_begun_it(stuck, raw_client, monkeypatch):
-    """And has closed its input already: it is left to that."""
+    """A client that has closed its input is left to the begun app."""
     old, _ = stuck()
     client = raw_client(old.address)
     client.send(POST)
@@ -196,7 +196,7 @@ def test_an_app_that_has_just_begun_it(stuck, raw_client, monkeypatch):
 
 
 def test_a_call_stays_plain():
-    """A request for a function stays, and is not promoted for that; another is, to see whether it can go."""
+    """A call stays, and is not promoted; another request is, to see whether it can go."""
     promoted = []
     for modifier1 in (173, 0):
         job = types.SimpleNamespace(modifier1=modifier1, promote=lambda name=modifier1: promoted.append(name))
@@ -207,7 +207,7 @@ def test_a_call_stays_plain():
 @pytest.mark.one_way
 @pytest.mark.parametrize("is_replaced", [False, True])
 def test_a_server_that_drains(stuck, start_server, raw_client, is_replaced):
-    """It takes a request at the end of all servers, and answers it; with another that goes on, it leaves it to that."""
+    """A draining server takes a request at the end of all servers, and answers; while another goes on, it leaves the request to the other."""
     old, _ = stuck()
     client = raw_client(old.address)
     client.send(GET)
@@ -225,7 +225,7 @@ def test_a_server_that_drains(stuck, start_server, raw_client, is_replaced):
 
 @pytest.mark.one_way
 def test_no_room_after_the_end(stuck, start_server, raw_client):
-    """A server whose drain is over takes no request, be it its own: it would not be answered."""
+    """A server past its drain takes no request, even its own: no answer would come."""
     old, _ = stuck()
     client = raw_client(old.address)
     client.send(GET)
@@ -241,8 +241,8 @@ def test_no_room_after_the_end(stuck, start_server, raw_client):
 
 @pytest.mark.one_way
 @pytest.mark.parametrize("lane", ["auto", "off"])
-def test_what_stays(stuck, start_server, raw_client, lane):
-    """A request with another behind it, or with a body in a file: this server answers."""
+def test_requests_that_cannot_move_are_answered_here(stuck, start_server, raw_client, lane):
+    """A request with another behind it, or with a body in a file, is answered here."""
     old, _ = stuck(lane=lane, body_memory_bytes=1000)
     new = start_server(echo, is_checked=False)
     clients = [raw_client(old.address), raw_client(old.address)]
@@ -255,7 +255,7 @@ def test_what_stays(stuck, start_server, raw_client, lane):
 
 @pytest.mark.one_way
 def test_a_client_that_has_left(stuck, start_server, raw_client, caplog):
-    """Nothing fails: the other server finds out."""
+    """Nothing fails: the other server finds the client gone."""
     old, _ = stuck()
     new = start_server(echo, is_checked=False)
     client = raw_client(old.address)
@@ -269,7 +269,7 @@ def test_a_client_that_has_left(stuck, start_server, raw_client, caplog):
 
 @pytest.mark.one_way
 def test_no_server_takes_it(stuck, raw_client):
-    """Its own answers 503, with the time after which to try again, also while it drains; without a request there is nothing to answer."""
+    """The old server answers 503, with Retry-After, also in a drain; without a request there is nothing to answer."""
     old, _ = stuck()
     client = raw_client(old.address)
     client.send(GET)
@@ -282,14 +282,13 @@ def test_no_server_takes_it(stuck, raw_client):
 
 
 @pytest.mark.also_inline
-def test_nothing_waits(start_server):
-    """There is nothing to give."""
+def test_nothing_waiting_gives_nothing(start_server):
     server = start_server(echo, is_checked=False)
     assert server.call(lambda: server.server.detach_waiting()) == []
 
 
-def test_begun_meanwhile(monkeypatch):
-    """A request that a worker has just begun is left to it, and so is one whose connection cannot go; a lane that was closed has dropped it."""
+def test_requests_begun_meanwhile_stay(monkeypatch):
+    """A just begun request is left to its worker, and so is one whose connection cannot go; a closed lane has dropped it."""
     for wire, expected in ((object(), []), (object.__new__(FakeFast), ["dropped"])):
         monkeypatch.setattr(detaching, "FastWire", FakeFast)
         exchange = types.SimpleNamespace(connection=types.SimpleNamespace(wire=wire))
@@ -300,7 +299,7 @@ def test_begun_meanwhile(monkeypatch):
 
 
 class FakeFast:
-    """A wire in a lane that is closed."""
+    """A wire in a closed lane."""
 
     fd = 1
     dropped: list[str] = []
@@ -319,7 +318,7 @@ def test_a_descriptor_and_its_facts():
 
 @pytest.mark.one_way
 def test_no_descriptor_is_left(stuck, raw_client, monkeypatch):
-    """It stays, and is answered here."""
+    """A request without a descriptor for its move is answered here."""
     old, _ = stuck(lane="off")
     client = raw_client(old.address)
     client.send(GET)
@@ -338,7 +337,7 @@ def test_no_descriptor_is_left(stuck, raw_client, monkeypatch):
 @pytest.mark.one_way
 @pytest.mark.parametrize("lane", ["auto", "off"])
 def test_a_worker_is_quicker(stuck, raw_client, monkeypatch, lane):
-    """The request is with that worker, and stays."""
+    """A request taken by a quicker worker stays."""
     old, _ = stuck(lane=lane)
     client = raw_client(old.address)
     client.send(GET)

@@ -1,4 +1,4 @@
-"""A request on its way to another process is the same there, and is not parsed a second time."""
+"""A request on its way to another process stays the same, and is not parsed a second time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def new_exchange(**attributes):
     ],
 )
 def test_all_that_parsing_has_found_out(attributes):
-    """It is there again, octets above ASCII among it."""
+    """All parsed parts arrive, octets above ASCII too."""
     exchange = new_exchange(**attributes)
     assert may_move(exchange)
     assert vars(read_request(write_request(exchange))) == {
@@ -39,16 +39,16 @@ def test_all_that_parsing_has_found_out(attributes):
 
 @pytest.mark.parametrize("is_chunked", [False, True])
 @pytest.mark.parametrize("octets", [b"", b"a\nb\n{}\xff" * 50_000])
-def test_its_body(octets, is_chunked):
-    """Octet by octet, of any size that is in memory; the app sees whether it came in chunks."""
+def test_its_body_arrives_whole(octets, is_chunked):
+    """A body of any size in memory arrives octet by octet; the app sees whether it was chunked."""
     body = BufferedBody(1 << 20, is_chunked)
     body.feed(octets)
     read = read_request(write_request(new_exchange(body=body))).body
     assert (read.open().read(), read.length, read.is_chunked) == (octets, len(octets), is_chunked)
 
 
-def test_what_stays():
-    """What is not the app's, or not whole in memory."""
+def test_requests_beyond_memory_stay():
+    """Requests that are not the app's, or not whole in memory, stay."""
     spooled = BufferedBody(1, False)
     spooled.feed(b"more than one")
     others = {

@@ -1,4 +1,4 @@
-"""Requests that wait for a thread when a drain's time is over: each is answered 503, on whichever wire."""
+"""Requests that wait for a thread when a drain's time is over are each answered 503, on either wire."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aserve.workers.inline import InlineExecutor
 pytestmark = [
     pytest.mark.any_parser,
     pytest.mark.plain,
-]  # `stop` closes those of `raw_client` that it knows: these are not
+]  # `stop` closes the clients of `raw_client`: these are not
 
 
 @pytest.fixture
@@ -48,8 +48,8 @@ POST = b"POST /post HTTP/1.1\r\nHost: test\r\nContent-Length: 4\r\n\r\nbody"
 CHUNKED = b"POST /chunked HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n"
 
 
-def test_answered(stuck, caplog, tmp_path):
-    """With the time after which to try again; the access log has each, and the log how many."""
+def test_each_is_answered_with_503(stuck, caplog, tmp_path):
+    """Each 503 has Retry-After; the access log has each request, and the log their number."""
     log = tmp_path / "log"
     server, clients = stuck(GET, POST, CHUNKED, access_log=str(log), access_log_format="%(path)s %(status)s")
     server.begin_drain()
@@ -64,7 +64,7 @@ def test_answered(stuck, caplog, tmp_path):
 
 
 def test_a_client_that_has_left(stuck, caplog):
-    """Nothing fails for it, nor for the next one."""
+    """Nothing fails for a gone client, nor for the next one."""
     server, (gone, stays) = stuck(GET, GET)
     gone.reset()
     server.begin_drain()
@@ -75,7 +75,7 @@ def test_a_client_that_has_left(stuck, caplog):
 
 
 def test_a_client_that_does_not_close(stuck, monkeypatch):
-    """It has its answer, and keeps the server for a moment only."""
+    """A client that does not close has its answer, and keeps the server for a moment only."""
     monkeypatch.setattr(unbegun, "ANSWER_SECONDS", 0.2)
     server, (client,) = stuck(GET)
     server.stop()
@@ -84,7 +84,7 @@ def test_a_client_that_does_not_close(stuck, monkeypatch):
 
 @pytest.mark.parametrize(("scheme", "packet"), [("uwsgi", lanes.uwsgi), ("scgi", lanes.scgi)])
 def test_behind_a_front_server(start_server, wait_until, scheme, packet):
-    """It can send the request to another host."""
+    """A front server can send the request to another host."""
     gate = apps.Gate()
     server = start_server(gate, threads=1, drain_seconds=0.01, bind=f"{scheme}://127.0.0.1:0")
     clients = [socket.create_connection(server.address, 20) for _ in range(2)]
@@ -103,13 +103,12 @@ def test_behind_a_front_server(start_server, wait_until, scheme, packet):
     gate.open(1)
 
 
-def test_without_threads():
-    """There is nothing that could wait."""
+def test_without_threads_nothing_waits():
     assert asyncio.run(refuse_unbegun(InlineExecutor())) == 0
 
 
 def test_begun_or_lost_meanwhile():
-    """A request that a thread has just begun is left to it; one whose connection is lost needs no answer; other jobs are no requests."""
+    """A just begun request is left to its thread; a lost connection needs no answer; other jobs are no requests."""
     begun, lost = types.SimpleNamespace(promote=new_exchange), types.SimpleNamespace(promote=new_exchange)
     jobs, tried = collections.deque([(print, None), (print, begun), (print, lost)]), []
 

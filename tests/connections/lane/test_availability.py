@@ -40,7 +40,7 @@ def test_the_reason_that_keeps_a_bind_from_the_lane(bind, settings, reason):
 
 
 def test_a_library_that_is_not_found_keeps_tls_from_the_lane(monkeypatch):
-    """The reason of the library is a part of the text, and other protocols stay."""
+    """The library's reason is part of the text, and other protocols stay."""
     monkeypatch.setattr(availability, "why_no_library", lambda: "no libssl")
     config = Config(bind="https://:1", certificate="a")
     assert availability.why_unavailable(parse_bind("https://:1"), config, None) == "TLS: no libssl"

@@ -1,4 +1,4 @@
-"""Requests whose clients have left while they waited: after a second they are dropped, on whichever wire, and all others are served."""
+"""Waiting requests of gone clients are dropped after a second, on either wire, and all others are served."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def site(start_server, raw_client):
     return lambda **settings: Site(start_server, raw_client, **settings)
 
 
-def test_gone(site, wait_until, caplog, tmp_path):
-    """Not before a second is over; the access log has it, and the connection is closed."""
+def test_a_gone_clients_request_is_dropped(site, wait_until, caplog, tmp_path):
+    """A gone client's request is dropped after a second, not before; the access log has it, and the connection is closed."""
     log = tmp_path / "log"
     served = site(access_log=str(log), access_log_format="%(path)s %(status)s %(end)s")
     gone, stays = served.ask("/gone"), served.ask("/stays")
@@ -69,7 +69,7 @@ def test_gone(site, wait_until, caplog, tmp_path):
 
 
 def test_the_wait_of_a_client_that_leaves(site, wait_until, caplog, tmp_path):
-    """It ends when the client leaves: access log, histogram and slow requests have it, and no time in a thread."""
+    """The wait ends when the client leaves: access log, histogram and slow requests have it, and no time in a thread."""
     log, metrics = tmp_path / "log", tmp_path / "metrics"
     served = site(
         access_log=str(log), access_log_format="%(path)s %(queue_wait)s %(duration)s %(thread)s",
@@ -95,8 +95,8 @@ def test_the_wait_of_a_client_that_leaves(site, wait_until, caplog, tmp_path):
 
 @pytest.mark.plain  # in TLS an alert comes before the end of the connection
 @pytest.mark.parametrize("keep", [False, True])
-def test_half_closed(site, wait_until, keep):
-    """It is taken for gone, unless the setting says that it may still read."""
+def test_a_half_closed_client_counts_as_gone(site, wait_until, keep):
+    """A half-closed client is taken for gone, unless the setting says that it may still read."""
     served = site(keep_half_closed=keep)
     half = served.ask("/half")
     served.wait_for(1, wait_until)
@@ -110,7 +110,7 @@ def test_half_closed(site, wait_until, keep):
 
 
 def test_over_a_unix_socket(site, wait_until, tmp_path):
-    """There the kernel tells a client that has closed from one that still reads."""
+    """The kernel of a unix socket tells a closed client from a reading one."""
     served = site(bind=f"unix:{tmp_path}/s")
     half, gone = served.ask("/half"), served.ask("/gone")
     served.wait_for(2, wait_until)
@@ -122,8 +122,8 @@ def test_over_a_unix_socket(site, wait_until, tmp_path):
     assert half.recv_response().status == 200 and served.gate.paths == ["/first", "/half"]
 
 
-def test_reset(site, wait_until):
-    """One whose transport has told already that it is lost is dropped as well."""
+def test_a_reset_client_is_dropped(site, wait_until):
+    """A client already lost for its transport is dropped as well."""
     served = site()
     reset = served.ask("/reset")
     served.wait_for(1, wait_until)
@@ -139,7 +139,7 @@ def test_reset(site, wait_until):
 
 @pytest.mark.parametrize(("scheme", "packet"), [("uwsgi", lanes.uwsgi), ("scgi", lanes.scgi)])
 def test_behind_a_front_server(start_server, wait_until, scheme, packet):
-    """It closes its connection when its own client goes; the body that has come is let go of."""
+    """A front server closes its connection when its client goes; the received body is released."""
     gate = apps.Gate()
     server = start_server(gate, threads=1, bind=f"{scheme}://127.0.0.1:0")
     server.hold_clock()
@@ -159,8 +159,8 @@ def test_behind_a_front_server(start_server, wait_until, scheme, packet):
     assert len(gate.paths) == 2
 
 
-def test_pipelined(site, wait_until):
-    """What has come behind it on the same connection is dropped with it."""
+def test_pipelined_requests_are_dropped_together(site, wait_until):
+    """Requests pipelined behind are dropped with it."""
     served = site()
     client = served.new()
     client.send(b"GET /a HTTP/1.1\r\nHost: test\r\n\r\n" * 3)
@@ -174,14 +174,14 @@ def test_pipelined(site, wait_until):
 
 
 def drop(jobs):
-    """Look for requests to drop among these jobs, which have waited."""
+    """Look for requests to drop among these waiting jobs."""
     queue_wait = types.SimpleNamespace(overdue=jobs)
     executor = types.SimpleNamespace(queue_wait=queue_wait, withdraw=lambda job: pytest.fail(f"{job} was dropped"))
     Departed(executor, False).on_second()
 
 
-def test_begun_meanwhile(site, wait_until):
-    """Who has just been given to a worker is the worker's."""
+def test_a_request_begun_meanwhile_stays(site, wait_until):
+    """A request just given to a worker is the worker's."""
     served = site()
     gone = served.ask("/gone")
     served.wait_for(1, wait_until)
@@ -194,8 +194,8 @@ def test_begun_meanwhile(site, wait_until):
     wait_until(lambda: served.gate.paths == ["/first", "/gone"])
 
 
-def test_other_jobs():
-    """What is no request is not looked at, nor is one whose connection is on its way elsewhere."""
+def test_other_jobs_are_left_alone():
+    """Other jobs are not looked at, nor requests whose connection is on its way elsewhere."""
     connection = types.SimpleNamespace(run=print, wire=types.SimpleNamespace(fd=0))
     exchange, other = Exchange("", 0), Exchange("", 0)
     exchange.connection = other.connection = connection

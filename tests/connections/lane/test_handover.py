@@ -1,4 +1,4 @@
-"""From the lane to the event loop: whoever waits for the new wire gets it, or learns that there will be none."""
+"""From the lane to the event loop: a waiter gets the new wire, or learns that there will be none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Closing:
 
 @pytest.fixture
 def handover():
-    """One on its way, with its executor and its exchange."""
+    """A handover on its way, with its executor and its exchange."""
     executor, exchange = StepExecutor(), Exchange("", 0)
     exchange.response = object()
     ended = []
@@ -38,7 +38,7 @@ def handover():
 
 @pytest.mark.parametrize("is_ready", [True, False])
 def test_what_is_to_be_done_then(handover, is_ready):
-    """It is done with the wire, in order, once that is there."""
+    """Acts wait for the wire, and are done in order."""
     done = []
     if is_ready:
         handover.way.on_ready("wire")
@@ -53,7 +53,7 @@ def test_what_is_to_be_done_then(handover, is_ready):
 
 @pytest.mark.parametrize("is_ready", [True, False])
 def test_a_connection_that_is_lost(handover, is_ready):
-    """Nothing is done; the exchange and the reply are let go of; one whose worker was written off is ended here."""
+    """Nothing is done; the exchange and the reply are released; an exchange with a written-off worker is ended here."""
     reply = Closing()
     if is_ready:
         handover.way.on_ready(None)
@@ -72,7 +72,7 @@ def test_a_connection_that_is_lost(handover, is_ready):
 
 @pytest.mark.parametrize("wire", ["wire", None])
 def test_a_worker_that_waits(handover, wire):
-    """It gets the wire, or learns that the client has left."""
+    """A waiting worker gets the wire, or learns that the client has left."""
     got = []
 
     def wait():
@@ -90,7 +90,7 @@ def test_a_worker_that_waits(handover, wire):
 
 @pytest.mark.provokes("please report this as a bug")
 def test_a_bug_of_ours(handover, caplog):
-    """What fails ends this connection; what else is to be done is done."""
+    """A failure ends this connection; later acts are done."""
     done, aborts = [], []
     wire = SimpleNamespace(abort=lambda: aborts.append(1))
     handover.way.call_when_ready(lambda wire: 1 / 0)
@@ -100,7 +100,7 @@ def test_a_bug_of_ours(handover, caplog):
 
 
 class ArrivingWire(asyncio.Protocol):
-    """The wire that is made at the end of the way."""
+    """The wire at the end of the way."""
 
     def __init__(self, connection, octets, is_new, can_bypass):
         self.connection, self.aborts = connection, 0
@@ -115,7 +115,7 @@ class ArrivingWire(asyncio.Protocol):
 
 @pytest.fixture
 def idle(monkeypatch):
-    """A connection without a request, and what takes it out of a lane: begin() returns its wire and its task, at their beginning."""
+    """A connection without a request, and its exit from a lane: begin() returns its wire and its task, at their beginning."""
     monkeypatch.setattr(module, "LoopWire", ArrivingWire)
     executor, memory = StepExecutor(), SimpleNamespace(set=ffi.new("lane *"))
     service = SimpleNamespace(tells_wire=False, name="a", lost=set(), wrap=None)
@@ -134,7 +134,7 @@ def idle(monkeypatch):
 
 @pytest.mark.parametrize("is_over", [False, True])
 async def test_the_server_stops_meanwhile(idle, is_over):
-    """What arrives then is closed, so that nobody waits for it; else it stays."""
+    """A late arrival is closed, so that nobody waits for it; else it stays."""
     ours, theirs = socket.socketpair()
     wire, task = idle.begin(theirs.detach())
     if is_over:
@@ -148,7 +148,7 @@ async def test_the_server_stops_meanwhile(idle, is_over):
 
 
 async def test_one_without_a_request_is_lost(idle, monkeypatch, caplog):
-    """There is a line, and no request that somebody would have to end."""
+    """A loss is logged, without a request to end."""
     caplog.set_level("INFO", "aserve")
 
     async def fail(*_):

@@ -1,4 +1,4 @@
-"""The fast lane: the same behaviour as one by one, whatever arrives and whatever leaves."""
+"""The fast lane behaves as one by one, whatever arrives and whatever leaves."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ENCODERS = {"uwsgi": uwsgi, "scgi": scgi}
 
 
 def app(environ, start_response):
-    """Answer in the way that the path names."""
+    """Answer in the way of the path."""
     path, body = environ["PATH_INFO"], environ["wsgi.input"].read()
     headers = [("Content-Type", "text/plain")]
     if path == "/pieces":
@@ -80,7 +80,7 @@ def lane(request):
 
 @pytest.fixture(params=ENCODERS)
 def ask(request, lane, start_server, tmp_path):
-    """ask(path, body, pieces=...) -> everything that comes back until the end."""
+    """ask(path, body, pieces=...) -> all octets until the end."""
     encode = ENCODERS[request.param]
     address = str(tmp_path / "socket")
     ask.server = start_server(app, is_checked=False, bind=f"{request.param}://unix:{address}", lane=lane)
@@ -100,7 +100,7 @@ def ask(request, lane, start_server, tmp_path):
 
 
 def recv_all(client):
-    """Return what comes until the end."""
+    """Return all octets until the end."""
     reply = b""
     while True:
         data = client.recv(1 << 16)
@@ -129,27 +129,26 @@ def body_of(reply):
         ("/large", b"", b"x" * 3_000_000),
     ],
 )
-def test_answers(ask, path, body, expected):
-    """Whatever leaves in one go, in pieces or is too large for the lane arrives whole."""
+def test_answers_of_every_size_arrive_whole(ask, path, body, expected):
+    """A response in one go, in pieces or too large for the lane arrives whole."""
     assert body_of(ask(path, body)) == expected
 
 
 @pytest.mark.one_way
 @pytest.mark.parametrize("cut", [1, 30, -1])
 def test_requests_in_two_halves(ask, cut):
-    """A request that is not complete at the first read is served when it is."""
+    """A request incomplete at the first read is served when complete."""
     assert body_of(ask("/", b"the body", cut)) == b"the body"
 
 
 @pytest.mark.one_way
-def test_files(ask):
-    """A file is sent as it is."""
+def test_a_file_is_sent_unchanged(ask):
     with open(__file__, "rb") as file:
         assert body_of(ask("/file")) == file.read()
 
 
 @pytest.mark.one_way
-def test_failures(ask):
+def test_failures_of_the_app_are_seen(ask):
     """An app that raises gets its 500; a body that ends early closes the connection before its length."""
     assert b"500 Internal Server Error" in ask("/fails").split(b"\r\n")[0]
     assert body_of(ask("/dies")) in (b"", b"short")
@@ -157,8 +156,7 @@ def test_failures(ask):
 
 
 @pytest.mark.one_way
-def test_head(ask):
-    """HEAD has no body."""
+def test_head_has_no_body(ask):
     assert body_of(ask(REQUEST_METHOD="HEAD")) == b""
 
 
@@ -195,7 +193,7 @@ def test_many_at_once(start_server, tmp_path, lane, wait_until):
 
 @pytest.mark.one_way
 def test_a_drain_answers_who_has_connected(start_server, tmp_path, lane):
-    """What stands in the accept queue when the server begins to drain is served."""
+    """A client in the accept queue when the drain begins is served."""
     address = str(tmp_path / "socket")
     server = start_server(app, is_checked=False, bind=f"uwsgi://unix:{address}", lane=lane)
     client = socket.socket(socket.AF_UNIX)
@@ -224,7 +222,7 @@ def test_clients_that_leave(start_server, tmp_path, lane):
     server.wait_until_idle()
 
 
-# What goes wrong; all in one batch, since nothing runs on the loop meanwhile
+# Failures in one batch, since nothing runs on the loop meanwhile
 
 
 def http(path="/", body=b"", sent=None):
@@ -254,7 +252,7 @@ def inline(start_server, raw_client, wait_until):
 
 @pytest.mark.one_way
 def test_what_a_child_must_not_keep(inline, wait_until):
-    """The lane names its connections, whatever state they are in, and what it waits with."""
+    """The lane names its connections, whatever their state, and its descriptors for waiting."""
     before = set(inline.lane.fds)
     client, busy = inline.connect(), inline.connect()
     client.fetch()
@@ -272,7 +270,7 @@ def test_what_a_child_must_not_keep(inline, wait_until):
 
 @pytest.mark.one_way
 def test_a_body_that_comes_too_late(inline):
-    """Its client is told; who comes in the same batch is served."""
+    """The client of a late body is told; clients of the same batch are served."""
     client, other = inline.connect(), inline.connect()
     client.send(http(body=b"abc", sent=1))
     inline.wait_for_body()
@@ -290,7 +288,7 @@ def test_a_body_that_comes_too_late(inline):
 
 @pytest.mark.one_way
 def test_a_part_that_comes_as_the_time_is_over(inline):
-    """It was read before anybody was refused: the body goes on, and the request is answered."""
+    """The part was read before the refusal: the body goes on, and the request is answered."""
     client = inline.connect()
     client.send(http(body=b"abc", sent=1))
     inline.wait_for_body()
@@ -313,7 +311,7 @@ def test_a_part_that_comes_as_the_time_is_over(inline):
 
 @pytest.mark.one_way
 def test_a_number_that_is_used_again(inline):
-    """A new upload is not refused for the lateness of another whose client is gone, and whose number it has."""
+    """A new upload is not refused for the lateness of a gone client's with the same number."""
     first = inline.connect()
     first.send(http(body=b"abc", sent=1))
     inline.wait_for_body()
@@ -344,7 +342,7 @@ def test_a_number_that_is_used_again(inline):
 
 @pytest.mark.one_way
 def test_a_disk_that_is_full(start_server, raw_client, monkeypatch):
-    """A body that cannot be kept gets a 500; who comes in the same batch is served."""
+    """A body without room on the disk gets a 500; clients of the same batch are served."""
     monkeypatch.setenv("TMPDIR", "/nonexistent")
     server = start_server(app, is_checked=False, threads=0, lane="auto", body_memory_bytes=10)
     client, other = raw_client(server), raw_client(server)
@@ -363,7 +361,7 @@ def test_a_disk_that_is_full(start_server, raw_client, monkeypatch):
 @pytest.mark.parametrize("kind", ["whole", "begun", "part", "done", "left", "gone"])
 @pytest.mark.provokes("please report this as a bug")
 def test_a_fault_in_a_batch(inline, caplog, monkeypatch, kind):
-    """A fault of ours costs the connection that has met it, and none beside it."""
+    """A fault of ours costs its connection, and none beside it."""
     first, other = inline.connect(), inline.connect()
     sent = {"whole": 3, "begun": 1, "left": None}.get(kind, 0)
     if kind in ("part", "done", "gone"):
@@ -436,7 +434,7 @@ def soon(monkeypatch):
 @pytest.mark.also_inline
 @pytest.mark.parametrize("kind", ["stream", "chunked", "pair", "expect"])
 def test_a_connection_comes_back(start_server, raw_client, wait_until, soon, kind):
-    """After a plain request it is in the lane again, as often as it leaves; nothing is lost on the way."""
+    """After a plain request the connection is in the lane again, as often as it leaves; nothing is lost on the way."""
     server = start_server(app, is_checked=False, lane="auto")
     client = raw_client(server)
     for _ in range(3):
@@ -453,7 +451,7 @@ def test_a_connection_comes_back(start_server, raw_client, wait_until, soon, kin
 @pytest.mark.also_inline
 @pytest.mark.parametrize("kind", ["stream", "chunked", "pair", "expect"])
 def test_it_stays_the_same_connection(start_server, raw_client, monkeypatch, soon, kind):
-    """Whatever wires it has: what its requests are counted for need not learn of another."""
+    """The connection stays the same over all wires: request counts need not learn of a change."""
     monkeypatch.setattr(turnover, "JITTER", 0.0)
     count = 9 if kind == "pair" else 6
     client = raw_client(start_server(app, is_checked=False, lane="auto", max_connection_requests=count + 1))
@@ -465,7 +463,7 @@ def test_it_stays_the_same_connection(start_server, raw_client, monkeypatch, soo
 
 @pytest.mark.one_way
 def test_a_number_that_another_connection_had(inline):
-    """Of one that has ended nothing is taken over, though nobody has removed it yet."""
+    """An ended connection gives nothing to the next one of its number, even before its removal."""
     early, handed_over = inline.connect(), []
     begin = inline.lane.handovers.begin_idle
 
@@ -495,7 +493,7 @@ def test_a_number_that_another_connection_had(inline):
 
 @pytest.mark.one_way
 def test_a_connection_that_cannot_come_back(start_server, raw_client, monkeypatch, soon):
-    """Where the lane does not take it, it goes on as before."""
+    """A connection refused by the lane goes on as before."""
     server = start_server(app, is_checked=False, lane="auto")
 
     def fail(fd):
@@ -518,7 +516,7 @@ def test_a_connection_that_cannot_come_back(start_server, raw_client, monkeypatc
 @pytest.mark.one_way
 @pytest.mark.also_inline
 def test_who_comes_and_goes_at_once(start_server, raw_client, soon):
-    """Clients that mix their requests, and do not wait for anything in between, get what they ask for, in order."""
+    """Clients that mix their requests, without waits between, get their responses in order."""
     server = start_server(app, is_checked=False, lane="auto")
     wrong = []
 
@@ -551,7 +549,7 @@ def test_who_comes_and_goes_at_once(start_server, raw_client, soon):
 
 @pytest.mark.one_way
 def test_a_request_that_is_taken_as_the_drain_begins(inline):
-    """One that is with the app is told; one that a leader takes from then on closes its connection, too."""
+    """A request with the app is told; a request taken by a leader from then on closes its connection, too."""
     early, late = inline.connect(), inline.connect()
     late.fetch("/")
 
@@ -573,7 +571,7 @@ def test_a_request_that_is_taken_as_the_drain_begins(inline):
 
 @pytest.mark.one_way
 def test_a_drain_answers_what_has_been_sent(start_server, raw_client, wait_until):
-    """A request that stands unread on a connection that idles as the drain begins is answered."""
+    """An unread request on an idle connection is answered in a drain."""
     gate = apps.Gate(app)
     server = start_server(gate, is_checked=False, threads=1, lane="auto")
     busy, idle = raw_client(server), raw_client(server)
@@ -582,7 +580,7 @@ def test_a_drain_answers_what_has_been_sent(start_server, raw_client, wait_until
     busy.request("/")
     gate.wait_entered()
     gate.wait_entered()
-    idle.request("/")  # nobody is there to read it
+    idle.request("/")  # no reader is there
     server.begin_drain()
     wait_until(lambda: server.server._listening.lane.is_draining)
     gate.open(2)

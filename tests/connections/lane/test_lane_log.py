@@ -1,4 +1,4 @@
-"""What becomes of the lane's connections, at --log-level debug."""
+"""The lane's connections, at --log-level debug."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aserve.connections.lane.wire_fast import FastWire
 
 @pytest.fixture
 def told(monkeypatch):
-    """What is told: name and text."""
+    """The told lines: name and text."""
     told = []
     monkeypatch.setattr(module, "tell", lambda connection, what: told.append((connection.name, what)))
     return told
@@ -22,7 +22,7 @@ def told(monkeypatch):
 
 @pytest.fixture
 def lane(told):
-    """A lane that somebody listens to; its connections are what the test says."""
+    """A lane with a listener; the test chooses its connections."""
     calls = []
     lane = SimpleNamespace(
         connections={}, fds=[], on_second=lambda: calls.append("second"), submit_arrivals=calls.append
@@ -41,7 +41,7 @@ class Fake:
 
 
 def test_from_its_first_request_to_its_end(lane, told):
-    """Each is told once, and the lane does what it did before."""
+    """Each event is told once, and the lane works as before."""
     lane.connections[7], lane.fds = Fake("a"), [3, 7]
     for _ in range(2):
         lane.submit_arrivals(1)
@@ -54,15 +54,15 @@ def test_from_its_first_request_to_its_end(lane, told):
 
 
 def test_a_number_that_is_given_again(lane, told):
-    """The connection that had it has ended; it is told before the next."""
+    """The number's former connection has ended, and is told before the next."""
     for name in "ab":
         lane.connections[7] = Fake(name)
         lane.submit_arrivals(1)
     assert told == [("a", "is accepted"), ("a", "is closed"), ("b", "is accepted")]
 
 
-def test_who_leaves(lane, told):
-    """A handover, or another process, has told of it: it is not closed."""
+def test_a_connection_that_leaves_is_not_closed(lane, told):
+    """A handover, or another process, has told the connection: it is not closed."""
     lane.connections[7] = Fake("a")
     lane.submit_arrivals(1)
     lane.connections[7].wire = LOST
@@ -71,7 +71,7 @@ def test_who_leaves(lane, told):
 
 
 def test_who_comes_back(lane, told):
-    """It was accepted long ago; one that the lane does not take stays where it is."""
+    """The connection was accepted long ago; refused by the lane, it stays where it is."""
     back, refused = Fake("a"), Fake("b")
     assert lane.services[0].take_back(back, 7) and not lane.services[0].take_back(refused, 0)
     lane.connections.update({7: back, 8: refused})
@@ -80,7 +80,7 @@ def test_who_comes_back(lane, told):
 
 
 def test_who_comes_back_and_goes(lane, told):
-    """It asks for nothing more, and is not kept."""
+    """The connection asks for nothing more, and is not kept."""
     back = Fake("a")
     lane.connections[7] = back
     assert lane.services[0].take_back(back, 7)

@@ -1,4 +1,4 @@
-"""What a lane's C works with is as large as it is told."""
+"""The memory of a lane's C has the set sizes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from aserve.connections.load_board import LoadBoard
 from aserve.features import Config
 
 
-def test_its_parts():
-    """The views that Python reads are the memory that the C is told of."""
+def test_its_parts_are_the_same_memory():
+    """Python's views are the memory that C is told of."""
     config = Config(max_head_bytes=10_000, threads=0)
     memory = Memory(config, [])
     set, (input, vars, arrivals) = memory.set, memory.views
@@ -36,8 +36,8 @@ def test_its_parts():
     assert set.max_head_len == 10_000 and set.stall_us == 0 and set.epoll_fd == -1
 
 
-def test_the_table():
-    """It begins empty, with a place for each descriptor."""
+def test_the_table_begins_empty():
+    """The table begins empty, with a place for each descriptor."""
     memory = Memory(Config(), [])
     set = memory.set
     assert set.conns_cap == MAX_DESCRIPTORS and ffi.sizeof("lane_conn") == CONN_BYTES
@@ -45,7 +45,7 @@ def test_the_table():
 
 
 def test_what_other_processes_share():
-    """The C gets the board, and its part of the table; without them it has neither."""
+    """C gets the board, and its part of the table; without them C has neither."""
     set = Memory(Config(), []).set
     assert not set.board and not set.entries and not set.entries_used
     board, table = LoadBoard(memoryview(mmap.mmap(-1, 8)).cast("Q"), 0, 1), mmap.mmap(-1, TABLE_BYTES)
@@ -59,7 +59,7 @@ def test_what_other_processes_share():
 @pytest.mark.one_way
 @pytest.mark.skipif(not lib.lane_available(), reason="the lane is Linux's")
 def test_a_watch_that_begins_anew(start_server):
-    """The time after which the executor looks for a worker that does not answer is set from now."""
+    """The executor's time to look for a silent worker is set from now."""
     server = start_server(hello, lane="auto")
     lane = server.server._listening.lane
     lane.set.stall_at = 0

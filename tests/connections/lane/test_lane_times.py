@@ -14,7 +14,7 @@ from aserve.core.ends import Ends
 @pytest.mark.also_inline
 @pytest.mark.parametrize("form", ["%(duration)", "combined"])
 def test_when_a_request_was_whole(start_server, raw_client, wait_until, monkeypatch, tmp_path, form):
-    """One with a body that comes in parts when the last of it has come; also where only Ends asks for that."""
+    """A request with a body in parts is whole at its last part; also where only Ends asks for the time."""
     times = []
     monkeypatch.setattr(Ends, "write", lambda ends, exchange, may_wait=False: times.append(exchange.arrived_at))
     server = start_server(
@@ -36,7 +36,7 @@ def test_when_a_request_was_whole(start_server, raw_client, wait_until, monkeypa
 @pytest.mark.one_way
 @pytest.mark.parametrize("lane", ["auto", "off"])
 def test_who_may_wait(start_server, raw_client, wait_until, monkeypatch, tmp_path, lane):
-    """The end of a request of the lane: behind the others nobody tells of a pause."""
+    """The end of a request of the lane: behind other requests nobody tells a pause."""
     told = []
     monkeypatch.setattr(Ends, "write", lambda ends, exchange, may_wait=False: told.append(may_wait))
     client = raw_client(start_server(apps.hello, access_log=str(tmp_path / "log"), lane=lane, native="off"))

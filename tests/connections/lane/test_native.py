@@ -1,4 +1,4 @@
-"""Plain requests in C beside the Python that they stand for: the same octets, whichever way a request takes."""
+"""Plain requests in C beside the Python twin: the same octets, whichever way a request takes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
 
 
 def no_exc_info(environ, start_response):
-    """As middleware calls it that passes on what it gets."""
+    """Call as middleware does that passes its arguments on."""
     start_response("200 OK", apps.PLAIN, None)
     return [b"body"]
 
@@ -73,7 +73,7 @@ def pair(start_server):
 @pytest.mark.parametrize("name", APPS)
 @pytest.mark.provokes("raised", "broke PEP 3333", "internal error", "the app gave more body")
 def test_the_same_octets(pair, name):
-    """Whatever the app does, and whatever it is asked."""
+    """C and Python send the same octets, whatever the app does, and whatever is asked."""
     asked = [
         request(name), request(name, "HEAD"), request(name, fields=REPEATED), request(name, "POST", body=b"abc" * 1000),
         request(name, "OPTIONS", fields="Host: a\r\n"), request(f"{name}?a=%20&b"),
@@ -84,8 +84,8 @@ def test_the_same_octets(pair, name):
 
 @pytest.mark.parametrize(("name", "is_plain"), [(name, is_plain) for name, (_, is_plain) in APPS.items()])
 @pytest.mark.provokes("raised", "broke PEP 3333", "internal error", "the app gave more body")
-def test_which_way(start_server, name, is_plain):
-    """What is plain is served in C, the first request of a connection and the next; the rest is promoted."""
+def test_plain_requests_are_served_in_c(start_server, name, is_plain):
+    """A plain request is served in C, the first of a connection and the next; the rest is promoted."""
     server = start_server(site, is_checked=False, native="auto")
     ask(server, request(name, fields=BARE))
     engine = engine_of(server)
@@ -102,21 +102,21 @@ def test_what_an_app_raises(start_server, caplog):
 
 
 def test_python_has_no_engine(start_server):
-    """It is off where that is said, and where somebody wants to see each request."""
+    """Python has no engine where a setting says so, or a watcher wants each request."""
     server = start_server(site, is_checked=False, native="off")
     assert server.server._listening.lane.native is None
     ask(server, request("hello"))
 
 
 def test_a_span_for_each_request(start_server):
-    """--tracing wants the response that the app gets: nothing is plain there."""
+    """--tracing wants the app's response: no request is plain."""
     pytest.importorskip("opentelemetry.sdk")
     server = start_server(site, is_checked=False, native="auto", tracing=True)
     assert b"200 OK" in ask(server, request("hello")) and server.server._listening.lane.native is None
 
 
 def test_a_body_larger_than_a_write(pair):
-    """Whether it is sent in C or not."""
+    """A large body comes whole, sent in C or not."""
     body = b"x" * 100_000
     in_c, in_python = (ask(server, request("echo", "POST", body=body)) for server in pair)
     assert in_c == in_python and in_c.endswith(body)
@@ -150,7 +150,7 @@ def test_a_batch_that_blocks(start_server):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_one_that_blocks(start_server, wait_until, threads):
-    """It keeps no other request from another worker; and where there is none, the rest is served as soon as it is back."""
+    """A blocking request keeps no other from a second worker; without one, the rest is served as soon as the worker is back."""
     app = Held(1)
     server = start_server(app, is_checked=False, native="auto", threads=threads)
     clients = [socket.create_connection(server.address, timeout=PATIENCE_SECONDS) for _ in range(6)]
@@ -168,7 +168,7 @@ def test_one_that_blocks(start_server, wait_until, threads):
 
 
 def test_it_is_seen(start_server, wait_until):
-    """Who asks what runs is told of plain requests, too; they then go on in Python."""
+    """Plain requests are told to an asker, and then go on in Python."""
     app = Held(2)
     server = start_server(app, is_checked=False, native="auto")
     clients = [socket.create_connection(server.address, timeout=PATIENCE_SECONDS) for _ in range(2)]
@@ -187,8 +187,8 @@ def test_it_is_seen(start_server, wait_until):
     assert engine_of(server).plain_count == 2
 
 
-def test_a_drain(start_server, wait_until):
-    """Who is served while the server drains is told that the connection closes."""
+def test_a_drain_closes_behind_a_plain_request(start_server, wait_until):
+    """A request served in a drain is told that the connection closes."""
     app = Held(1)
     server = start_server(app, is_checked=False, native="auto")
     with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
@@ -202,7 +202,7 @@ def test_a_drain(start_server, wait_until):
 
 
 class Keeper:
-    """An app that keeps what it was given."""
+    """An app that keeps its arguments."""
 
     def __init__(self):
         self.kept = []
@@ -213,7 +213,7 @@ class Keeper:
         return [b"kept"]
 
     def come_back(self):
-        """Call all of it; return what comes of that."""
+        """Call all kept objects; return the results."""
         [(start, write, hint)] = self.kept
         calls = [(start, "200 OK", []), (write, b"more"), (hint, [("Link", "</a>")]), (write, "text")]
         return [outcome_of(*call) for call in calls]
@@ -227,7 +227,7 @@ def outcome_of(function, *arguments):
 
 
 def test_an_app_that_comes_back(start_server):
-    """After the end it gets the same answers from both, and the next request's response is its own."""
+    """After the end the app gets the same answers from both, and the next request's response is its own."""
     words = {}
     for native in ("auto", "off"):
         app = Keeper()
@@ -241,7 +241,7 @@ def test_an_app_that_comes_back(start_server):
 
 
 async def test_it_may_be_forgotten():
-    """An engine, and what it was given, is garbage once its server has ended."""
+    """An engine, with its arguments, is garbage once its server has ended."""
     async with aserve.Server(site, bind="127.0.0.1:0", native="auto") as server:
         reader, writer = await asyncio.open_connection(*server.addresses[0][:2])
         writer.write(request("hello"))
@@ -258,7 +258,7 @@ async def test_it_may_be_forgotten():
 
 
 class ByClass:
-    """An app that is a class, as in PEP 3333: what it returns keeps what it was given."""
+    """An app that is a class, as in PEP 3333: its instance keeps the arguments."""
 
     made: list[weakref.ref] = []
 
@@ -281,7 +281,7 @@ def test_an_app_that_is_a_class(start_server, wait_until):
 
 @pytest.mark.provokes("raised")
 def test_the_next_client(start_server):
-    """One that has the descriptor of an earlier one is not taken for it, whatever way either has gone."""
+    """A connection with the descriptor of an earlier one is not taken for it, whatever way either took."""
     server = start_server(site, is_checked=False, native="auto")
     for first in (b"POST /echo HTTP/1.0\r\nContent-Length: 1\r\n\r\na", request("raises_lazily"), request("hello")):
         ask(server, first)
@@ -339,7 +339,7 @@ def test_who_looks_all_the_time(start_server):
 
 @pytest.mark.provokes("internal error", "the app gave more body")
 def test_a_fault_of_ours(start_server, monkeypatch):
-    """It costs its request, and no worker."""
+    """A fault of ours costs its request, and no worker."""
     server = start_server(site, is_checked=False, native="auto", threads=1)
     lane = server.server._listening.lane
     with monkeypatch.context() as patch:
@@ -366,7 +366,7 @@ def test_an_executor_that_cannot_be_asked(start_server, monkeypatch):
 
 @pytest.mark.provokes("internal error")
 def test_arrivals_that_python_cannot_take(start_server, monkeypatch):
-    """Their connections close, also where there is no memory to log it; the next one is answered."""
+    """Their connections close, also without memory for a line in the log; the next one is answered."""
     server = start_server(site, is_checked=False, native="auto", threads=1)
     old = b"GET /hello HTTP/1.0\r\n\r\n"  # not plain
 
@@ -384,7 +384,7 @@ def test_arrivals_that_python_cannot_take(start_server, monkeypatch):
 @pytest.mark.parametrize("name", ["hello", "several_chunks", "lazy_generator", "echo", "environ_json", "latin_1"])
 @pytest.mark.parametrize("protocol", ["uwsgi", "scgi"])
 def test_behind_a_front_server(start_server, tmp_path, protocol, name):
-    """The same octets: a HEAD, which the vars tell, a body, a client that the front server names."""
+    """The octets are the same for a HEAD, told by the vars, a body, and a client of the front server's."""
     received = {}
     for native in ("auto", "off"):
         path = tmp_path / native
@@ -415,7 +415,7 @@ def client_port(octets):
 
 
 def test_it_is_detached(start_server):
-    """A connection whose requests were all plain goes to another process with what is known of its client."""
+    """A connection with plain requests alone goes to another process with the facts of its client."""
     server = start_server(site, is_checked=False, native="auto")
     with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
         client.sendall(request("hello", is_last=False))
@@ -432,14 +432,14 @@ class Waiting:
         return "its exchange"
 
 
-def test_a_job():
-    """Who looks for what waits finds the exchange of a plain request, too."""
+def test_a_jobs_exchange_is_found():
+    """The exchange of a waiting plain request is found, too."""
     assert exchange_of((print, Waiting())) == "its exchange" and exchange_of((print, None)) is None
 
 
 @pytest.mark.parametrize("number", [-(1 << 40), -1, 1 << 16, (1 << 32) + 3, 1 << 70])
 def test_a_number_that_no_connection_has(start_server, number):
-    """It is refused, and taken for no other."""
+    """An unknown number is refused, and taken for no other."""
     engine = engine_of(start_server(apps.hello, native="auto"))
     for call in (engine.peer_of, lambda number: engine.know(number, "", "", {}), engine.submit):
         with pytest.raises((ValueError, OverflowError, TypeError)):

@@ -1,4 +1,4 @@
-"""RPC calls in C, beside the Python that they stand for: the same replies and the same lines."""
+"""RPC calls in C, beside the Python twin: the same replies and the same lines."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def serve(start_server):
 
 
 def call(server, packet):
-    """Return all that has come for a packet, on a connection of its own."""
+    """Return all octets for a packet, on its own connection."""
     with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
         client.sendall(packet)
         return b"".join(iter(lambda: client.recv(1 << 16), b""))
@@ -113,8 +113,8 @@ def test_the_same_octets(serve, caplog):
 
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.provokes(*PROVOKED)
-def test_which_way(serve, name):
-    """What is framed and can be read is served in C; what takes more than a write is promoted."""
+def test_framed_calls_are_served_in_c(serve, name):
+    """A framed and readable call is served in C; a call with more than one write is promoted."""
     server = serve()
     packet, is_plain = CALLS[name]
     call(server, packet)
@@ -128,7 +128,7 @@ def test_which_way(serve, name):
 
 @pytest.mark.parametrize("settings", [{}, {"request_seconds": 3600.0}])
 def test_one_that_others_look_at(serve, settings):
-    """A call that runs is promoted, and answered by its twin."""
+    """A watched running call is promoted, and answered by its twin."""
     entered, go = threading.Event(), threading.Event()
 
     def wait(*arguments):
@@ -168,7 +168,7 @@ def test_calls_that_block(serve):
         client.close()
 
 
-def test_its_line(serve, tmp_path):
+def test_its_log_line_is_the_same(serve, tmp_path):
     """The access log has the same line of a call, whichever way it takes; a name of its own makes it Python's."""
     texts = []
     for native, format in (("auto", "common"), ("off", "common"), ("auto", "%(r)s %(request_id)s")):
@@ -183,7 +183,7 @@ def test_its_line(serve, tmp_path):
 
 
 def test_in_a_process_that_was_forked(serve, monkeypatch):
-    """A child that comes back from the function ends instead of answering."""
+    """A child that comes back from the function ends without an answer."""
     ended = []
     monkeypatch.setattr("aserve.connections.lane.native.end_if_forked", lambda *arguments: ended.append(arguments))
 
@@ -202,7 +202,7 @@ def test_in_a_process_that_was_forked(serve, monkeypatch):
 
 @pytest.mark.provokes(*PROVOKED)
 def test_nothing_is_left(serve):
-    """Calls of every kind leave no reference to what they share behind."""
+    """Calls of every kind leave no reference to shared objects behind."""
     server = serve(threads=1)
     shared = [
         server.server._listening.lane.native,

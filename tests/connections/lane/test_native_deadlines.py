@@ -1,4 +1,4 @@
-"""Deadlines of plain requests in C: promoted when they may be late, and interrupted in the app alone."""
+"""Deadlines of plain requests in C: promoted when perhaps late, and interrupted in the app alone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def expire(server):
 
 
 def test_those_in_time_stay_plain(start_server, raw_client):
-    """A request costs nothing before it may be late: C calls the app itself, and nobody knows of it."""
+    """A request costs nothing before it may be late: C calls the app itself, and nobody knows of the request."""
     gate = apps.Gate()
     server = serve(start_server, gate)
     client = raw_client(server)
@@ -52,12 +52,12 @@ def test_those_in_time_stay_plain(start_server, raw_client):
 
 
 def test_what_stands_in_front_of_the_deadline(start_server):
-    """It needs an exchange, so Python serves."""
+    """A part in front needs an exchange, so Python serves."""
     assert serve(start_server, apps.hello, tracing=True).server._listening.lane.native is None
 
 
 def test_one_that_was_promoted_before(start_server, raw_client):
-    """It has its deadline all the same, since the worker began it; in time it is answered as ever."""
+    """A promoted request has its deadline all the same, since the worker's begin; in time it is answered as ever."""
     app = Hanging()
     server = serve(start_server, app)
     for is_late in (True, False):
@@ -77,7 +77,7 @@ def test_one_that_was_promoted_before(start_server, raw_client):
 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_nothing_is_interrupted_while_it_is_promoted(start_server, raw_client, monkeypatch, is_first):
-    """What makes the objects of a request in its own worker is ours, also if another thread is quicker."""
+    """Code that makes a request's objects in its own worker is ours, also if another thread is quicker."""
     make, seen, is_inside = Native.promote, [], threading.Event()
     is_over = threading.Event()
 
@@ -123,7 +123,7 @@ def test_nothing_is_interrupted_while_it_is_promoted(start_server, raw_client, m
 @pytest.mark.provokes("raised ValueError")
 @pytest.mark.parametrize("status", [200, 500, 504])
 def test_an_interrupt_at_the_last_moment(start_server, raw_client, monkeypatch, caplog, status):
-    """What the app has returned by then is returned; an exception of its own is taken for what the interrupt became. It may never hit."""
+    """A value already returned by the app is returned; an exception of its own replaces the interrupt, which may never hit."""
     deadlines = []
 
     def app(environ, start_response):
@@ -154,7 +154,7 @@ def test_an_interrupt_at_the_last_moment(start_server, raw_client, monkeypatch, 
 
 @pytest.mark.provokes("internal error")
 def test_a_fault_of_ours(start_server, raw_client, monkeypatch):
-    """Its run is over."""
+    """A fault's run is over."""
     server = serve(start_server, lambda environ, start_response: running() and [])
     with monkeypatch.context() as patch:
         patch.setattr(Native, "finish", None)
@@ -165,7 +165,7 @@ def test_a_fault_of_ours(start_server, raw_client, monkeypatch):
 
 
 def test_what_the_socket_has_not_taken():
-    """Its response is whole: that its client reads slowly is not the app's fault."""
+    """The response is whole: a slow reader is not the app's fault."""
     said = []
     wire = SimpleNamespace(leave_lane_with=lambda exchange, rest: said.append(rest))
     exchange = SimpleNamespace(response=SimpleNamespace(), connection=SimpleNamespace(wire=wire), began_at=1.0)
@@ -174,7 +174,7 @@ def test_what_the_socket_has_not_taken():
 
 
 class Busy:
-    """An app that computes for a moment, in each of the ways to respond."""
+    """An app that computes for a moment, in each way to respond."""
 
     def __call__(self, environ, start_response):
         name = environ["PATH_INFO"].encode()
@@ -231,7 +231,7 @@ def test_promoted_and_interrupted_at_any_moment(start_server, wait_until, caplog
             if random.random() < 0.3:
                 run.since -= 2 * HOUR
             if run.interrupted_at is not None and random.random() < 0.3:
-                run.interrupted_at -= HOUR  # it is written off, if it is still there
+                run.interrupted_at -= HOUR  # written off, if still there
         deadlines.on_second()
         if not is_over.is_set():
             server._loop.call_later(random.random() * 0.002, interrupt)

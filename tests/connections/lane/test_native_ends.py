@@ -33,7 +33,7 @@ FORWARDED = "X-Forwarded-For: 192.0.2.9\r\n"
 
 @pytest.fixture
 def pair(start_server, tmp_path):
-    """pair(**settings): two servers of the same app, in C and in Python, and what reads the lines of each."""
+    """pair(**settings): two servers of the same app, in C and in Python, and a reader of each log."""
 
     def start(app=site, **settings):
         return [
@@ -46,7 +46,7 @@ def pair(start_server, tmp_path):
 
 
 def without_times(line):
-    """Leave out what differs by chance."""
+    """Leave out parts that differ by chance."""
     line = re.sub(r"\d+\.\d{6}", "T", line)
     line = re.sub(r'"(timestamp|host.name)": "[^"]*"', "", line)
     line = re.sub(r'"(http.server.request.duration|aserve.queue_wait)": [^,}]*', r"\1", line)
@@ -55,7 +55,7 @@ def without_times(line):
 
 @pytest.mark.parametrize("text", ["combined", "common", "json", ALL])
 def test_the_same_lines(pair, text):
-    """Whatever is asked; a request with fields that no app sees among them."""
+    """The lines are the same for every request, also with fields that no app sees."""
     both = pair(access_log_format=text)
     asked = [
         request("hello"), request("hello", fields=f"Host: a\r\n{AGENT}"), request("environ_json?a=1"), request("echo", "POST", body=b"abc"),
@@ -80,7 +80,7 @@ CLAIMS = [
 
 @pytest.mark.parametrize("text", ["combined", "json", "%(h)s %({host}i)s %({x-forwarded-for}i)s %({REMOTE_ADDR}e)s"])
 def test_clients_behind_a_proxy(pair, text):
-    """Their lines have what the proxy says of them."""
+    """Lines have the proxy's words about the client."""
     both = pair(access_log_format=text, trusted_proxies=["127.0.0.1"])
     for server, _ in both:
         for fields in CLAIMS * 2:
@@ -93,7 +93,7 @@ def test_clients_behind_a_proxy(pair, text):
 
 @pytest.mark.parametrize("fields", ["", "X-Request-ID: abc\r\n", "X-Forwarded-For: 192.0.2.1\r\n"])
 def test_the_name_of_a_request(pair, fields):
-    """It is the one that the app has, whether it came or was made."""
+    """The line has the name of the app's view, received or made."""
     for server, lines in pair(access_log_format="%(request_id) %({host}i)s", trusted_proxies=["127.0.0.1"]):
         reply = ask(server, request("environ_json", fields=f"Host: a\r\n{fields}"))
         (name,) = re.findall(rb'"HTTP_X_REQUEST_ID": "([^"]*)"', reply)
@@ -101,14 +101,14 @@ def test_the_name_of_a_request(pair, fields):
 
 
 def test_one_that_is_alone(pair):
-    """Its line is written though no request follows."""
+    """The line is written though no request follows."""
     for server, lines in pair(apps.hello):
         ask(server, request(""))
         wait_until(lambda lines=lines: len(lines()) == 1)
 
 
 def test_records_are_told_together(pair, monkeypatch):
-    """What only Python can make a line of, such as a user's credentials, costs the log no call each."""
+    """Lines that only Python can make, such as of a user's credentials, cost the log no call each."""
     sizes, write = [], AccessLog.write
     monkeypatch.setattr(AccessLog, "write", lambda log, batch: (sizes.append(len(batch)), write(log, batch))[1])
     (server, lines), _ = pair(
@@ -153,7 +153,7 @@ def leave(environ, start_response):
 
 
 def test_a_client_that_reads_slowly(pair):
-    """What the socket does not take, the event loop sends: the line has the whole."""
+    """The event loop sends the rest for a slow reader: the line has the whole."""
     for server, lines in pair(large, access_log_format="%(s)s %(b)s %(end)"):
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -176,8 +176,7 @@ def large(environ, start_response):
     return [b"x" * LARGE]
 
 
-def test_numbers(start_server, tmp_path):
-    """The counters have the same from both."""
+def test_numbers_count_the_same_from_both(start_server, tmp_path):
     found = []
     for native in ("auto", "off"):
         server = start_server(site, is_checked=False, native=native, metrics=f"unix:{tmp_path / native}")
@@ -188,7 +187,7 @@ def test_numbers(start_server, tmp_path):
 
 
 def counted(server, count):
-    """Return what a server has counted, as soon as it is so many requests: responses, octets, waits, durations."""
+    """Return a server's counts once it has so many requests: responses, octets, waits, durations."""
     memory = extension_of(server.server, Metrics).memory
 
     def read():
@@ -202,7 +201,7 @@ def counted(server, count):
 
 
 def test_one_that_is_slow(start_server, caplog):
-    """It is told as slow, and its line says what it took."""
+    """A slow request is told as slow, and its line has its time."""
     for native in ("auto", "off"):
         caplog.clear()
         server = start_server(slow, is_checked=False, native=native, slow_request_seconds=0.05)

@@ -43,7 +43,7 @@ def app(environ, start_response):
 @pytest.mark.provokes("which the app forked, ends")
 @pytest.mark.parametrize("path", ["context", "environ"])
 def test_a_child_of_a_finalizer(start_process, tmp_path, path):
-    """It is born behind a response, in the middle of a batch: the next request of that is its parent's."""
+    """A child born behind a response, in the middle of a batch: the batch's next request is its parent's."""
     (tmp_path / "forking_app.py").write_text(FORKING_APP)
     server = start_process(f"{tmp_path}/forking_app.py:app", "--threads", "1", "--native", "auto")
     clients = [socket.create_connection(server.address, timeout=PATIENCE_SECONDS) for _ in range(3)]
@@ -111,7 +111,7 @@ def fork(write):
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 @pytest.mark.provokes("which the app forked, ends")
 def test_a_child_born_while_a_piece_is_sent(start_process, tmp_path):
-    """The thread that sends is its parent's: its write() does not wait for that, and ends it, as ever."""
+    """The sending thread is its parent's: the child's write() does not wait, and ends it, as ever."""
     (tmp_path / "sending_app.py").write_text(SENDING_APP)
     (tmp_path / "holding.c").write_text(HOLDING_SENDMSG)
     library = str(tmp_path / "holding.so")

@@ -1,4 +1,4 @@
-"""What C makes of the fields in which proxies describe their client, beside what Python makes of them: the same environs, octets and lines."""
+"""Fields of proxies about their client, in C beside Python: the same environs, octets and lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SENT = [
 
 
 def ask(server, fields):
-    """Return what comes for a request with these fields, without what differs by chance."""
+    """Return the octets for a request with these fields, without parts that differ by chance."""
     with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
         client.sendall(f"GET / HTTP/1.1\r\nHost: a.example\r\n{fields}Connection: close\r\n\r\n".encode("latin-1"))
         octets = b""
@@ -46,9 +46,9 @@ def lines_of(caplog, word):
 
 
 def test_nobody_is_believed(start_server):
-    """The app sees none of them, whether C or Python has taken them away."""
+    """The app sees none of the fields, whether C or Python takes them away."""
     in_c, in_python = (start_server(apps.environ_json, is_checked=False, native=native) for native in ("auto", "off"))
-    for fields in [FOR, "X_Under: a\r\n"]:  # what is said once is said
+    for fields in [FOR, "X_Under: a\r\n"]:  # single lines come once
         ask(in_c, fields), ask(in_python, fields)
     for count, fields in enumerate(SENT, 1):
         assert environ_of(in_c, fields) == environ_of(in_python, fields)
@@ -100,7 +100,7 @@ MALFORMED = [
     ],
 )
 def test_a_proxy_is_believed(start_server, settings):
-    """The app sees the client that it names; C learns what that makes once, and Python refuses what is malformed."""
+    """The app sees the named client; C learns each client's changes once, and Python refuses malformed fields."""
     in_c, in_python = (
         start_server(apps.environ_json, is_checked=False, native=native, **settings) for native in ("auto", "off")
     )
@@ -119,8 +119,8 @@ def test_a_proxy_is_believed(start_server, settings):
 
 
 @pytest.mark.parametrize("settings", [{"environ_as": "uwsgi"}, {**TRUSTING, "environ_as": "gunicorn"}])
-def test_kept(start_server, settings):
-    """Where an extension keeps them, the app sees them as they came, from C as from Python, which joins repeated ones."""
+def test_kept_fields_reach_the_app_unchanged(start_server, settings):
+    """Where an extension keeps the fields, the app sees them unchanged, from C as from Python, which joins repeated ones."""
     in_c, in_python = (
         start_server(apps.environ_json, is_checked=False, native=native, **settings) for native in ("auto", "off")
     )
@@ -137,7 +137,7 @@ def test_kept(start_server, settings):
 
 
 def test_one_that_is_not_believed(start_server, caplog):
-    """The app does not see what it tells, and the log says so once, for all its requests."""
+    """The app does not see the fields, and the log says so once, for all requests."""
     caplog.set_level("INFO", "aserve")
     settings = {"trusted_proxies": "192.0.2.0/24", "forwarded_fields": ALL}
     in_c, in_python = (
@@ -149,8 +149,7 @@ def test_one_that_is_not_believed(start_server, caplog):
     assert len(lines_of(caplog, "which is not in --trusted-proxies")) == 2  # one of each server
 
 
-def test_long_words(start_server):
-    """Python reads what is longer than C keeps."""
+def test_long_words_are_read_by_python(start_server):
     server = start_server(apps.environ_json, is_checked=False, native="auto", **TRUSTING)
     for spaces in range(440, 456):  # 512 octets are kept, with names and Host
         fields = f"X-Forwarded-For: 203.0.113.7,{' ' * spaces}203.0.113.7\r\n"
@@ -165,7 +164,7 @@ def test_long_words(start_server):
 @pytest.mark.provokes("raised")
 @pytest.mark.parametrize("app", [apps.written, apps.raises_mid_stream, apps.raises, apps.started_twice])
 def test_one_that_python_goes_on_with(start_server, app):
-    """What C has told the app, Python finds in the exchange."""
+    """Facts told by C to the app are found by Python in the exchange."""
     seen = []
 
     def look(environ, start_response):
@@ -182,7 +181,7 @@ def test_one_that_python_goes_on_with(start_server, app):
 
 
 def test_the_client_of_one_that_runs(start_server, wait_until):
-    """Whoever looks at what runs finds the client that the proxy has named, once."""
+    """A watcher of running requests finds the client named by the proxy, once."""
     gate = apps.Gate()
     server = start_server(gate, is_checked=False, native="auto", **TRUSTING)
     with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
@@ -198,8 +197,8 @@ def test_the_client_of_one_that_runs(start_server, wait_until):
         assert b"200 OK" in client.recv(1 << 16)
 
 
-def test_many_clients(start_server):
-    """However many there are, what is kept of them is bounded, and each is its own."""
+def test_many_clients_keep_memory_bounded(start_server):
+    """However many the clients, the kept facts are bounded, and each client is its own."""
     server = start_server(apps.environ_json, is_checked=False, native="auto", **TRUSTING)
     asked = 1100
     with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:

@@ -1,4 +1,4 @@
-"""What comes between two steps of C: the collector, another thread, the end of the request itself."""
+"""Events between two steps of C: the collector, another thread, the end of the request itself."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
 
 @pytest.fixture
 def gated(start_server):
-    """A server whose app waits, and tells its environ then."""
+    """Start a server whose app waits, and then tells its environ."""
     gate = apps.Gate(apps.environ_json)
     return start_server(gate, is_checked=False, native="auto"), gate
 
 
 def test_a_promotion_that_comes_too_late(gated, raw_client):
-    """What is made then is dropped; a later request of the connection has its client, whichever way it takes."""
+    """A late exchange is dropped; a later request of the connection has its client, whichever way it takes."""
     server, gate = gated
     client = raw_client(server)
     native = server.server._listening.lane.native
@@ -52,7 +52,7 @@ def test_a_promotion_that_comes_too_late(gated, raw_client):
 
 @pytest.mark.parametrize("nth", range(4))
 def test_a_request_that_ends_as_the_collector_runs(gated, raw_client, monkeypatch, nth):
-    """Whoever promotes it meets the collector at any object that it makes; then nothing is read of a request that is over."""
+    """The promoter meets the collector at any new object; then nothing is read of a request that is over."""
     server, gate = gated
     native, seen, ended = server.server._listening.lane.native, [], []
     promote = type(native).promote
@@ -89,7 +89,7 @@ def test_a_request_that_ends_as_the_collector_runs(gated, raw_client, monkeypatc
 
 
 def test_an_iterable_without_bytecode(start_server, raw_client):
-    """It does not keep the GIL to its end: others go on meanwhile."""
+    """A long iterable does not keep the GIL to its end: other threads go on meanwhile."""
     entered, ended = threading.Event(), []
 
     def app(environ, start_response):
@@ -107,13 +107,13 @@ def test_an_iterable_without_bytecode(start_server, raw_client):
     client.request("/")
     assert entered.wait(30)
     for _ in range(2):
-        time.sleep(0.001)  # whoever wakes up behind it needs the GIL
+        time.sleep(0.001)  # waking up behind it takes the GIL
     assert not ended
     assert client.recv_response().body == b"xy"
 
 
 def test_two_that_come_back_at_once(start_server):
-    """The response that the first has got is good for the other, which could make none."""
+    """The first one's response is good for the second, which could make none."""
     kept = []
 
     def app(environ, start_response):
@@ -140,13 +140,13 @@ def test_two_that_come_back_at_once(start_server):
 
 
 class AtTheEnd:
-    """Calls into aserve when the app, or the environ, lets go of it."""
+    """Calls into aserve when the app, or the environ, is released."""
 
     def __init__(self, call, *arguments):
         self.call, self.arguments = call, arguments
 
     def __del__(self):
-        with contextlib.suppress(Exception):  # it may be too late
+        with contextlib.suppress(Exception):  # perhaps too late
             self.call(*self.arguments)
 
 

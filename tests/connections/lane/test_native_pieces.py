@@ -1,4 +1,4 @@
-"""Bodies in pieces, sent in C, beside the Python that it stands for: the same octets, and the same calls of the app in the same order."""
+"""Bodies in pieces, sent in C, beside the Python twin: the same octets, and the same calls of the app in the same order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAULTS = ["raised", "broke PEP 3333", "internal error", "the app gave more body"
 
 
 class Closing:
-    """What frameworks return: an iterable with close()."""
+    """The usual result of frameworks: an iterable with close()."""
 
     def __init__(self, pieces, close=None):
         self._pieces = iter(pieces)
@@ -65,7 +65,7 @@ def fail(*_):
 
 
 def of(make, *fields):
-    """Return an app that starts a response with these fields, and returns what is made."""
+    """Return an app that starts a response with these fields, and returns the made body."""
 
     def app(environ, start_response):
         start_response("200 OK", list(fields))
@@ -75,7 +75,7 @@ def of(make, *fields):
 
 
 def late(environ, start_response):
-    """Start the response with the second piece that is asked for."""
+    """Start the response with the second piece."""
     yield b""
     start_response("200 OK", [])
     yield b"late"
@@ -199,8 +199,8 @@ def test_the_same_octets(pair, name, caplog):
 
 @pytest.mark.parametrize(("name", "is_plain"), [(name, is_plain) for name, (_, is_plain) in APPS.items()])
 @pytest.mark.provokes(*FAULTS)
-def test_which_way(start_server, name, is_plain):
-    """What is plain ends in C, and its connection is the lane's again."""
+def test_plain_pieces_end_in_c(start_server, name, is_plain):
+    """A plain response ends in C, and its connection is the lane's again."""
     server = start_server(site, is_checked=False, native="auto")
     ask(server, request(name, fields=BARE))
     engine = engine_of(server)
@@ -249,7 +249,7 @@ def test_the_next_request(start_server, name):
 
 
 def body_of(stream):
-    """Return the body of the next response, and its framing with it if it is chunked."""
+    """Return the body of the next response, with its chunked framing if any."""
     fields = b"".join(iter(stream.readline, b"\r\n"))
     length = re.search(rb"Content-Length: (\d+)", fields)
     if length:
@@ -262,7 +262,7 @@ def body_of(stream):
 
 
 class Gated:
-    """An app that gives its pieces one by one, as the test lets it, and notes what is called."""
+    """An app that gives its pieces one by one, at the test's word, and notes its calls."""
 
     def __init__(self, pieces=(b"one ", b"two"), fields=()):
         self.pieces, self.fields, self.seen = pieces, list(fields), []
@@ -288,11 +288,11 @@ class Gated:
         assert self.gate.acquire(timeout=PATIENCE_SECONDS)
 
     def stands(self):
-        """Wait until it stands at its next step."""
+        """Wait until the app stands at its next step."""
         assert self.asked.acquire(timeout=PATIENCE_SECONDS)
 
     def step(self):
-        """Let it do a step, and wait for the next one."""
+        """Let the app do a step, and wait for the next."""
         self.gate.release()
         self.stands()
 
@@ -318,7 +318,7 @@ def gated(start_server):
 
 @pytest.mark.parametrize("native", ["auto", "off"])
 def test_each_piece_before_the_next(gated, native):
-    """The client has a piece while the app makes the next, and the last octets before close(); its next request waits for that."""
+    """The client has a piece while the app makes the next, and the last octets before close(); its next request waits for close()."""
     app, server, client, stream = gated(native)
     app.step()
     assert (
@@ -341,7 +341,7 @@ def test_each_piece_before_the_next(gated, native):
 @pytest.mark.parametrize("steps", range(4))
 @pytest.mark.parametrize("fields", [[], [("Content-Length", "7")]])
 def test_promoted_between_two_pieces(gated, steps, fields):
-    """Who looks at what runs changes nothing of it, wherever it stands; afterwards it is Python's."""
+    """A watcher of running requests changes nothing, wherever the app stands; afterwards the response is Python's."""
     app, server, client, stream = gated(fields=fields)
     for _ in range(steps):
         app.step()
@@ -356,7 +356,7 @@ def test_promoted_between_two_pieces(gated, steps, fields):
 
 
 def test_another_thread_writes(gated):
-    """What a second thread of the app sends comes between two pieces."""
+    """A write of the app's second thread comes between two pieces."""
     app, server, client, stream = gated()
     app.step()
     app.write(b"between ")
@@ -382,7 +382,7 @@ def test_the_client_leaves(gated, wait_until):
 
 @pytest.mark.parametrize("fields", [[], [("Content-Length", str(60 * 100_000))]])
 def test_a_slow_reader(start_server, fields):
-    """What the socket does not take goes out before all that follows."""
+    """Octets refused by the socket go out before all that follows."""
     pieces = [bytes([number]) * 100_000 for number in range(60)]
     app = of(lambda: Closing(pieces), *fields)
     server = start_server(app, is_checked=False, native="auto", write_buffer_bytes=1024)
@@ -406,8 +406,7 @@ def wait_for_promotion(server):
     pytest.fail("it was not promoted")
 
 
-def test_a_drain(gated):
-    """A response that has begun goes on, and its connection closes behind it."""
+def test_a_drain_finishes_a_begun_response(gated):
     app, server, client, stream = gated()
     app.step()
     server.begin_drain()
@@ -437,7 +436,7 @@ def test_who_looks_all_the_time(start_server):
 
 
 class Reentrant:
-    """An iterable that has all of it promoted while it is let go of."""
+    """An iterable that promotes everything at its release."""
 
     def __init__(self, promote_all):
         self._promote_all = promote_all
@@ -454,7 +453,7 @@ class Reentrant:
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_it_is_promoted_while_it_ends(start_server, method):
-    """The end of the iterator runs the app, which may ask what runs."""
+    """The end of the iterator runs the app, which may promote it."""
     server = start_server(
         of(lambda: Reentrant(lambda: server.server._listening.lane.native.promote_all())),
         is_checked=False,
@@ -467,8 +466,8 @@ def test_it_is_promoted_while_it_ends(start_server, method):
     assert engine_of(server).promoted_count == 1
 
 
-def test_flask(start_server):
-    """An ordinary view is plain, and one that streams."""
+def test_views_of_flask_are_plain(start_server):
+    """An ordinary view is plain, and so is a streaming one."""
     flask = pytest.importorskip("flask")
     app = flask.Flask("site")
     app.add_url_rule("/page", "page", lambda: "a page")
@@ -480,8 +479,7 @@ def test_flask(start_server):
     assert (engine.plain_count, engine.promoted_count) == (2, 0)
 
 
-def test_django(start_server):
-    """The same with Django."""
+def test_views_of_django_are_plain(start_server):
     pytest.importorskip("django")
     import django
     from django.conf import settings

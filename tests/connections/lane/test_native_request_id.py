@@ -1,4 +1,4 @@
-"""Names of plain requests: what comes with one, or what C makes, is the app's, and the response tells it where Python does."""
+"""Names of plain requests, received or made by C: the app has the name, and the response tells it where Python does."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def receive(client):
 
 
 def ask(server, fields="", method="GET", path="/"):
-    """Return what comes for a request with these fields."""
+    """Return the octets for a request with these fields."""
     with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
         client.sendall(f"{method} {path} HTTP/1.1\r\nHost: a\r\n{fields}Connection: close\r\n\r\n".encode("latin-1"))
         return receive(client)
 
 
 def parts_of(octets):
-    """Return the head of environ_json's response without its length and a name that was made, and the environ without ports of this run."""
+    """Return the head of environ_json's response without its length and a made name, and the environ without ports of this run."""
     head, _, body = octets.partition(b"\r\n\r\n")
     environ = json.loads(body) if body else {}
     told = re.search(rb"X-Request-ID: (" + NAME + rb")\r\n", head)
@@ -68,7 +68,7 @@ def parts_of(octets):
 
 @pytest.mark.parametrize("settings", [NAMING, {**NAMING, "trusted_proxies": "*"}])
 def test_the_same_names(start_server, settings):
-    """One that came is kept and told if it can be; else there is one of ours, which the app and the response agree about."""
+    """A received name is kept and told if possible; else a new name is the same for app and response."""
     in_c, in_python = (
         start_server(apps.environ_json, is_checked=False, native=native, **settings) for native in ("auto", "off")
     )
@@ -88,7 +88,7 @@ def test_no_two_are_the_same(start_server):
 
 
 def test_a_name_that_came_twice(start_server):
-    """Python joins them for the app, and tells the first."""
+    """Python joins a repeated name for the app, and tells the first."""
     fields = "X-Request-ID: a\r\nX-Request-ID: b\r\n"
     in_c, in_python = (
         start_server(apps.environ_json, is_checked=False, native=native, **NAMING) for native in ("auto", "off")
@@ -101,7 +101,7 @@ def test_a_name_that_came_twice(start_server):
 @pytest.mark.parametrize("app", [apps.written, apps.lazy_generator, apps.raises_mid_stream, apps.raises, apps.hello])
 @pytest.mark.parametrize("fields", ["", "X-Request-ID: abc\r\n"])
 def test_one_that_python_goes_on_with(start_server, app, fields):
-    """A response that Python ends tells the name that C has told the app."""
+    """A response that Python ends tells the name that C told the app."""
     seen, octets = [], []
 
     def look(environ, start_response):
@@ -119,7 +119,7 @@ def test_one_that_python_goes_on_with(start_server, app, fields):
 
 
 def test_the_name_of_one_that_runs(start_server):
-    """Whoever looks at what runs finds the name that the app has."""
+    """A watcher of running requests finds the app's name of the request."""
     gate = apps.Gate()
     seen = []
 

@@ -1,4 +1,4 @@
-"""Plain requests where a time-out is set, that are promoted and end in time: nothing is interrupted here (test_native_deadlines.py)."""
+"""Plain requests with a time-out that are promoted and end in time: nothing is interrupted here (test_native_deadlines.py)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
 @pytest.mark.parametrize("is_promoted", [True, False])
 @pytest.mark.provokes("raised")
 def test_one_that_ends_in_time(start_server, raw_client, app, status, is_promoted):
-    """Whoever has looked at it meanwhile: it is answered as ever, and its deadline is forgotten."""
+    """A watched request is answered as ever, and its deadline is forgotten."""
     gate = apps.Gate(app)
     server = start_server(gate, is_checked=False, native="auto", request_seconds=HOUR)
     client = raw_client(server)
@@ -30,8 +30,7 @@ def test_one_that_ends_in_time(start_server, raw_client, app, status, is_promote
     wait_until(lambda: not deadlines_of(server).runs)
 
 
-def test_a_drain(start_server, raw_client):
-    """A request that runs says that its connection closes."""
+def test_a_drain_closes_behind_a_running_request(start_server, raw_client):
     gate = apps.Gate()
     server = start_server(gate, is_checked=False, native="auto")
     client = raw_client(server)

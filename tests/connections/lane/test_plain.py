@@ -1,4 +1,4 @@
-"""Which listeners C can serve, and what it learns of what stands before their apps."""
+"""Which listeners C can serve, and what C learns of the parts before their apps."""
 
 from __future__ import annotations
 
@@ -70,20 +70,20 @@ def exchange_with(*fields):
     ],
 )
 def test_what_stands_before_the_app(before, is_plain):
-    """C does some of it, and serves nothing where there is something else; what goes on in Python does none of it again."""
+    """C does some of the parts, and serves nothing with unknown ones; a request that goes on in Python repeats none."""
     plain = new_plain(service_of(gateway_of(*before)))
     assert (plain is not None) is is_plain
     assert plain is None or (plain.gateway.app is plain.app is APP.app and plain.gateway.before == ())
 
 
-def test_calls():
-    """C answers packets that call a function with what Python would; only uwsgi's listeners have any."""
+def test_calls_are_answered_as_by_python():
+    """C answers packets that call a function as Python does; only uwsgi's listeners have them."""
     assert new_plain(service_of(gateway_of(RPCCalls(FIELDS, registry)))).respond is registry.respond_framed
     assert new_plain(service_of(APP)).respond is None
 
 
-def test_deadlines():
-    """C calls the app that they time, unless something else stands in front of what times it."""
+def test_c_calls_the_timed_app():
+    """C calls the timed app, unless another part stands in front of the timer."""
     deadlines = Deadlines(30.0, None, 1, pytest.fail)
     timed = Gateway(deadlines.timed(APP.app), FIELDS, True)
     plain = new_plain(service_of(timed, deadlines=deadlines))
@@ -98,7 +98,7 @@ def test_who_wants_each(changes):
 
 
 def test_what_is_said():
-    """C waits for the lines that have to be said once; without them such requests are Python's."""
+    """C waits for the lines said once; without them such requests are Python's."""
     strip, underscores = StripForwarded("here"), Underscores("here")
     limits = Limits(strip_forwarded=strip, underscores=underscores)
     for gateway, removal in [(APP, strip.line), (gateway_of(TRUSTING), TRUSTING.line)]:
@@ -119,14 +119,14 @@ def test_what_is_kept():
 
 @pytest.mark.parametrize("gateway", [APP, gateway_of(TRUSTING)])
 def test_what_is_marked(gateway):
-    """With --reload the environ tells what proxies have described: C does not, and leaves such requests to Python."""
+    """With --reload the environ tells the proxies' words: C does not, and leaves such requests to Python."""
     limits = Limits(strip_forwarded=marking(StripForwarded("here")))
     plain = new_plain(service_of(gateway, config=Config(reload=True, workers=1), limits=limits))
     assert plain is not None and plain.removal_line is None and not plain.is_trusting
 
 
-def test_a_proxy():
-    """Who is believed, what that changes, and what the exchange of a promoted request has."""
+def test_a_proxys_words_change_the_environ():
+    """A believed proxy changes the environ, also in the exchange of a promoted request."""
     plain = new_plain(service_of(gateway_of(TRUSTING)))
     assert plain.is_trusting and plain.believes("10.0.0.1") and not plain.believes("11.0.0.1")
     told = ("HTTP_X_FORWARDED_FOR", "203.0.113.7")
@@ -140,8 +140,8 @@ def test_a_proxy():
         assert other.client is None
 
 
-def test_names():
-    """The exchange of a promoted request has the name that came, or that C has made, and its response tells it."""
+def test_a_promoted_request_keeps_its_name():
+    """The exchange of a promoted request has the received name, or the one made by C, and its response tells the name."""
     assert new_plain(service_of(APP)).id_field is None
     assert new_plain(service_of(gateway_of(RequestId()))).id_field == b""
     plain = new_plain(service_of(gateway_of(RequestId("X-Id"), TRUSTING)))

@@ -1,4 +1,4 @@
-"""The values that pass between Python and C: by names, which both sides check."""
+"""Values between Python and C go by names, checked by both sides."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
 
 @pytest.fixture
 def new_engine(start_server, monkeypatch):
-    """Return a function that makes an engine like that of a server, but for the changes."""
+    """Return a function that makes an engine like a server's, but for the changes."""
     module = pytest.importorskip("aserve._native", reason="aserve._native is not built here")
     made = []
     monkeypatch.setattr(native_module, "EngineParts", lambda **parts: made.append(EngineParts(**parts)) or made[-1])

@@ -1,4 +1,4 @@
-"""The fast wire by itself, between a connection and what stands for the lane; test_wire_fast_served.py has it over sockets."""
+"""The fast wire by itself, between a connection and a fake lane; test_wire_fast_served.py has it over sockets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aserve.wsgi import FileResponse
 
 
 class FakeLoopWire:
-    """What a handover leads to; remembers what it was asked."""
+    """The end of a handover; remembers its calls."""
 
     def __init__(self, error=None):
         self.calls, self.error = [], error
@@ -37,7 +37,7 @@ class FakeLoopWire:
 
 
 class FakeHandovers:
-    """Lets every connection go, and gives it a FakeLoopWire at once."""
+    """Lets every connection go, and gives each a FakeLoopWire at once."""
 
     set, connections, pump = ffi.new("lane *"), {}, None
 
@@ -52,7 +52,7 @@ class FakeHandovers:
 
 @pytest.fixture
 def wired(monkeypatch):
-    """wired(handovers) -> a connection on a fast wire, and its exchange; lane_release says yes, lane_reply what it is told."""
+    """wired(handovers) -> a connection on a fast wire, and its exchange; lane_release says yes, lane_reply a set answer."""
     lane = SimpleNamespace(
         lane_release=lambda *_: lane.is_open, is_open=1, lane_has_left=lambda *_: lane.has_left, has_left=0,
         lane_send=lib.lane_send,
@@ -73,7 +73,7 @@ def wired(monkeypatch):
 
 
 def test_a_whole_response(wired):
-    """It is sent, and the connection stays where it is; whoever comes late is told that the response has ended."""
+    """A whole response is sent, and the connection stays; a late caller is told that the response has ended."""
     handovers = FakeHandovers()
     connection, exchange, _ = wired(handovers)
     assert connection.wire.reply(exchange, b"ok")
@@ -97,15 +97,15 @@ def test_a_response_that_is_sent_in_part(wired, reply, sent):
 
 
 def test_a_large_body_is_not_copied(wired):
-    """Its rest is a part of the app's own object."""
+    """The rest of a large body is a part of the app's own object."""
     body, handovers = bytes(100_000), FakeHandovers()
     connection, exchange, _ = wired(handovers, sent=30_000)
     connection.wire.reply(exchange, (b"ok", body))
     assert handovers.rests[0][-1].obj is body and len(handovers.rests[0][-1]) == 100_002 - 30_000
 
 
-def test_pieces(wired):
-    """They are the other wire's, as is all that comes after."""
+def test_pieces_go_to_the_other_wire(wired):
+    """Pieces are the other wire's, as is all that comes after."""
     handovers = FakeHandovers()
     connection, exchange, _ = wired(handovers)
     connection.send(exchange, b"piece")
@@ -119,7 +119,7 @@ def test_pieces(wired):
 
 
 def test_a_connection_that_the_lane_has_closed(wired):
-    """What was made for it is let go of."""
+    """A closed connection's response is released."""
     connection, exchange, lane = wired(FakeHandovers(), sent=1)
     lane.is_open = 0
     exchange.response = object()
@@ -142,7 +142,7 @@ def test_a_request_that_is_dropped(wired):
 
 @pytest.mark.parametrize("error", [None, ClientDisconnected("gone")])
 def test_pieces_on_the_loops_own_thread(wired, error):
-    """What the socket does not take before the app has returned follows in order; if the client has gone, that is the end."""
+    """Octets refused by the socket before the app's return follow in order; if the client has gone, the response ends there."""
     handovers = FakeHandovers(is_inline=True, wire=FakeLoopWire(error))
     connection, exchange, _ = wired(handovers)
     ours, theirs = socket.socketpair()
@@ -166,7 +166,7 @@ def test_pieces_on_the_loops_own_thread(wired, error):
 
 
 def test_large_pieces_on_the_loops_own_thread(wired):
-    """What waits for the app to return is a part of what it gave."""
+    """The waiting rest is a part of the app's object."""
     piece = bytes(3_000_000)  # more than a socket takes
     connection, exchange, _ = wired(FakeHandovers(is_inline=True))
     ours, theirs = socket.socketpair()
@@ -179,7 +179,7 @@ def test_large_pieces_on_the_loops_own_thread(wired):
 
 
 class FakePump:
-    """Takes what it may, and notes it."""
+    """Takes as much as allowed, and notes it."""
 
     def __init__(self, has_room=True):
         self.taken, self.has_room = [], has_room
@@ -195,7 +195,7 @@ FILE = FileResponse(b"ok", io.BytesIO(), 0, 5, lambda: None)
 
 @pytest.mark.parametrize("reply", [(b"ok", LARGE_BODY), FILE], ids=["memory", "file"])
 def test_what_the_pump_sends(wired, reply):
-    """The connection stays where it is; when all is sent, the exchange ends."""
+    """The connection stays; when all is sent, the exchange ends."""
     handovers = FakeHandovers()
     handovers.pump = FakePump()
     connection, exchange, lane = wired(handovers, sent=0)
@@ -210,7 +210,7 @@ def test_what_the_pump_sends(wired, reply):
 
 @pytest.mark.parametrize("reply", [(b"ok", LARGE_BODY), iter([b"piece"])], ids=["memory", "pieces"])
 def test_what_the_pump_does_not_take(wired, reply):
-    """The event loop sends it."""
+    """The event loop sends a body refused by the pump."""
     handovers = FakeHandovers()
     handovers.pump = FakePump(has_room=False)
     connection, exchange, _ = wired(handovers)
@@ -219,7 +219,7 @@ def test_what_the_pump_does_not_take(wired, reply):
 
 
 def test_no_pump_once_the_connection_leaves(wired):
-    """The event loop has it."""
+    """The event loop has the body."""
     handovers = FakeHandovers()
     handovers.pump = FakePump()
     connection, exchange, _ = wired(handovers)
@@ -229,7 +229,7 @@ def test_no_pump_once_the_connection_leaves(wired):
 
 
 def test_a_connection_that_may_not_close_at_once(wired):
-    """The event loop closes it, behind what the client still sends."""
+    """The event loop closes the connection, behind the client's further octets."""
     handovers = FakeHandovers()
     connection, exchange, _ = wired(handovers, sent=-1)
     connection.wire.end_large(exchange)
@@ -237,7 +237,7 @@ def test_a_connection_that_may_not_close_at_once(wired):
 
 
 def test_a_client_that_is_late(wired):
-    """The other wire gets the rest; if the connection is lost meanwhile, the rest is let go of."""
+    """The other wire gets the rest; if the connection is lost meanwhile, the rest is released."""
     handovers, closed = FakeHandovers(), []
     connection, exchange, _ = wired(handovers)
     large = SimpleNamespace(exchange=exchange, close=lambda: closed.append(1))

@@ -1,4 +1,4 @@
-"""A connection's time in the lane, and its way out, over sockets: what a response needs, it gets."""
+"""A connection's time in the lane, and its way out, over sockets: a response gets all its needs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BLOCK = b"0123456789abcdef" * 4096  # 64 KiB
 
 
 def app(environ, start_response):
-    """Answer in the way that the path names."""
+    """Answer in the way of the path."""
     path = environ["PATH_INFO"]
     if path == "/fails":
         raise ValueError("meant to fail")
@@ -59,7 +59,7 @@ def app(environ, start_response):
 
 
 class ClosingList(list):
-    """A list with a close(), which is called."""
+    """A list with a close() that must be called."""
 
     count = 0
 
@@ -87,7 +87,7 @@ def content_of_this_file():
     ],
 )
 def test_a_response_of_any_form(start_server, raw_client, path, body):
-    """Whatever the response needs, it arrives whole, and the connection goes on."""
+    """A response of any form arrives whole, and the connection goes on."""
     client = raw_client(start_server(app, is_checked=False))
     for _ in range(3):
         assert client.fetch("/").body == b"127.0.0.1 "
@@ -97,8 +97,8 @@ def test_a_response_of_any_form(start_server, raw_client, path, body):
 
 
 @pytest.mark.also_inline
-def test_early_hints(start_server, raw_client):
-    """A 103 response comes before the app has returned, and the final one behind it."""
+def test_early_hints_come_before_the_return(start_server, raw_client):
+    """A 103 response comes before the app's return, and the final one behind it."""
     client = raw_client(start_server(app, is_checked=False))
     for _ in range(2):
         client.request("/hints")
@@ -108,7 +108,7 @@ def test_early_hints(start_server, raw_client):
 
 @pytest.mark.also_inline
 def test_an_app_that_fails(start_server, raw_client):
-    """Its client gets a 500, and the connection goes on."""
+    """The client of a failing app gets a 500, and the connection goes on."""
     client = raw_client(start_server(app, is_checked=False))
     for _ in range(2):
         assert client.fetch("/fails").status == 500
@@ -117,7 +117,7 @@ def test_an_app_that_fails(start_server, raw_client):
 
 @pytest.mark.also_inline
 def test_a_reader_that_is_slow(start_server, raw_client):
-    """What does not fit the socket's buffer follows when the client reads, and nothing is lost."""
+    """Octets beyond the socket's buffer follow when the client reads, and nothing is lost."""
     client = raw_client(start_server(app, is_checked=False), receive_buffer_bytes=4096)
     for _ in range(2):
         for _ in range(8):
@@ -142,7 +142,7 @@ def test_an_app_that_closes_the_connection(start_server, raw_client):
 
 
 def test_clients_that_leave_meanwhile(start_server, raw_client, wait_until):
-    """A client that is gone when the response is ready does no harm, and its descriptor is free again."""
+    """A client gone before its response does no harm, and its descriptor is free again."""
     gate = apps.Gate(app)
     server = start_server(gate, is_checked=False)
     before = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
@@ -182,11 +182,11 @@ def test_many_connections_at_once(start_server, raw_client):
     assert wrong == []
 
 
-# What is on its way when the server stops
+# Requests on their way when the server stops
 
 
 class Closing:
-    """An iterable that tells when it is closed."""
+    """An iterable that tells its close."""
 
     def __init__(self):
         self.closed = threading.Event()
@@ -227,7 +227,7 @@ def test_an_app_that_comes_back_after_the_end(start_server, raw_client, path, na
     server.begin_drain()
     wait_until(lambda: not server._thread.is_alive())
     assert client.is_closed()
-    (name,) = executor.threads.join(0)  # who only sleeps is not inside the app
+    (name,) = executor.threads.join(0)  # a sleeping thread is not inside the app
     (line,) = [line for line in caplog.messages if "still inside the app" in line]
     head = f"threads still inside the app at the end: {name}; stacks (the last call first):\n{name}, at GET {path}"
     assert line.startswith(head) and "\n  File " in line
@@ -239,7 +239,7 @@ def test_an_app_that_comes_back_after_the_end(start_server, raw_client, path, na
 
 
 def test_a_connection_that_is_handed_over_as_the_drain_begins():
-    """One that was on its way when everybody was told closes after its response like them."""
+    """A connection on its way at the drain's word closes after its response like the rest."""
     harness = Harness(lambda environ, start_response: [])
     connection = Connection(harness.service)
     exchange = connection.exchange = Exchange("", 0)
@@ -249,12 +249,12 @@ def test_a_connection_that_is_handed_over_as_the_drain_begins():
     harness.dispose()
 
 
-# What goes wrong on the way out
+# Failures on the way out
 
 
 @pytest.mark.one_way
 def test_a_connection_lost_on_its_way(start_server, wait_until):
-    """An app that goes on writing meets the end each time; whoever has the descriptor's number by then is let alone."""
+    """A writing app meets the end each time; the descriptor's next owner is let alone."""
     go_on, failures = threading.Event(), []
 
     def writer(environ, start_response):
@@ -329,7 +329,7 @@ def test_an_internal_error(start_server, raw_client, caplog):
 @pytest.mark.parametrize("lane", ["auto", "off"])
 @pytest.mark.one_way
 def test_what_is_written_does_not_wait_for_the_end(start_server, raw_client, lane):
-    """PEP 3333: what write() is given, and an early hint, is on its way when it returns, also on the loop's thread."""
+    """PEP 3333: octets of write(), and an early hint, are on their way at the return, also on the loop's thread."""
     has_come = threading.Event()
 
     def patient(environ, start_response):
@@ -358,7 +358,7 @@ def test_what_is_written_does_not_wait_for_the_end(start_server, raw_client, lan
 
 @pytest.mark.one_way
 def test_much_is_written_before_the_end(start_server, raw_client):
-    """What the socket does not take while the app runs follows in order."""
+    """Octets refused by the socket while the app runs follow in order."""
 
     def writer(environ, start_response):
         write = start_response("200 OK", [*apps.PLAIN, ("Content-Length", str(200 * len(BLOCK)))])
@@ -373,7 +373,7 @@ def test_much_is_written_before_the_end(start_server, raw_client):
 
 @pytest.mark.one_way
 def test_a_client_that_leaves_what_is_written_early(start_server, raw_client, wait_until):
-    """Its exchange ends as any other, and nothing of it is counted as held."""
+    """The exchange ends as any other, and nothing of it is counted as held."""
     piece, bodies = b"x" * (2 << 20), []
 
     def writer(environ, start_response):
@@ -392,7 +392,7 @@ def test_a_client_that_leaves_what_is_written_early(start_server, raw_client, wa
     assert server.statistics().responses_memory_bytes == 0
 
 
-# What is kept
+# Kept objects
 
 
 @pytest.mark.skipif(sys.implementation.name == "pypy", reason="its garbage collector comes when it likes")
@@ -400,7 +400,7 @@ def test_a_client_that_leaves_what_is_written_early(start_server, raw_client, wa
 @pytest.mark.one_way
 @pytest.mark.parametrize("path", ["/", "/pieces", "/write", "/large", "/file"])
 def test_nothing_is_kept_of_a_request(start_server, raw_client, wait_until, path):
-    """While a connection idles, and after it has closed, its last request and response are not in memory."""
+    """While a connection idles, and after its close, its last request and response are not in memory."""
     bodies = []
 
     def remembering(environ, start_response):
@@ -418,7 +418,7 @@ def test_nothing_is_kept_of_a_request(start_server, raw_client, wait_until, path
 
 
 async def test_a_second_start_with_a_worker_left_behind():
-    """What an app gives to a server that has stopped does not reach the clients of the next start."""
+    """A late response of a stopped server does not reach the clients of the next start."""
     gate, entered = threading.Event(), threading.Event()
 
     def slow(environ, start_response):
@@ -460,7 +460,7 @@ async def test_a_second_start_with_a_worker_left_behind():
 @pytest.mark.one_way
 @pytest.mark.parametrize("family", [socket.AF_UNIX, socket.AF_INET])
 def test_connections_of_the_same_number(start_server, tmp_path, family):
-    """Clients without an address share a connection, one after another; an exchange of an earlier one sends nobody anything."""
+    """Clients without an address share a connection's number, one after another; an exchange of an earlier one sends nobody anything."""
     seen = []
 
     def noting(environ, start_response):
@@ -489,7 +489,7 @@ def test_connections_of_the_same_number(start_server, tmp_path, family):
 @pytest.mark.one_way
 @pytest.mark.parametrize(("path", "body"), [("/large", BLOCK * 48), ("/file", content_of_this_file())])
 def test_large_bodies_stay_on_the_fast_path(start_server, raw_client, path, body):
-    """A client that reads gets them without the event loop, time and again."""
+    """A reading client gets large bodies without the event loop, time and again."""
     server = start_server(app, is_checked=False)
     client = raw_client(server)
     for _ in range(3):
@@ -500,7 +500,7 @@ def test_large_bodies_stay_on_the_fast_path(start_server, raw_client, path, body
 
 @pytest.mark.one_way
 def test_a_large_body_whose_client_does_not_read(start_server, raw_client, wait_until, monkeypatch):
-    """The event loop gets it, for which the time-outs are; others are served meanwhile, and it arrives whole."""
+    """The event loop gets the body, with its time-outs; other clients are served meanwhile, and the body arrives whole."""
     monkeypatch.setattr(pump, "LATE_SECONDS", 0.01)
     server = start_server(app, is_checked=False)
     clients = [raw_client(server) for _ in range(5)]

@@ -1,4 +1,4 @@
-"""TLS on the fast path: what it changes for clients and apps is nothing but the time."""
+"""TLS on the fast path changes only times for clients and apps."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def in_form(how, path):
 @pytest.mark.also_inline
 @pytest.mark.parametrize("how", ["list", "generator", "write", "file"])
 def test_a_slow_reader_gets_every_octet(serve_tls, raw_client, tmp_path, how):
-    """Records that a socket does not take are neither lost nor overtaken, and nobody else waits for them."""
+    """Records refused by a socket are neither lost nor overtaken, and no other client waits for them."""
     server = serve_tls(in_form(how, tmp_path / "body"))
     client, other = raw_client(server, receive_buffer_bytes=8192), raw_client(server)
     assert client.fetch("/first").status == 200
@@ -107,7 +107,7 @@ def test_a_piece_is_not_kept_for_the_next(serve_tls, raw_client):
 
 @one_way
 def test_a_connection_comes_back_to_the_lane(serve_tls, raw_client, wait_until):
-    """With the same session: a request that needs the event loop does not keep its client there."""
+    """The session stays: a request that needs the event loop does not keep its client there."""
     server = serve_tls(threads=8, lane="auto")
     client = raw_client(server)
     for _ in range(2):
@@ -122,7 +122,7 @@ def test_a_connection_comes_back_to_the_lane(serve_tls, raw_client, wait_until):
 
 @one_way
 def test_many_clients_are_served_at_once(serve_tls, raw_client):
-    """Three hundred connections, each kept, and each answered with what is its own."""
+    """Three hundred kept connections each get their own answers."""
     clients = [raw_client(serve) for serve in [serve_tls(apps.echo, threads=8)] * 300]
     for number, client in enumerate(clients):
         client.request("/", method="POST", body=b"%d" % number)
@@ -133,7 +133,7 @@ def test_many_clients_are_served_at_once(serve_tls, raw_client):
 
 @one_way
 def test_a_forked_child_does_not_touch_sessions(serve_tls, raw_client):
-    """A child that the app forks has copies of all sessions, and sends nothing to their clients."""
+    """A forked child of the app has copies of all sessions, and sends nothing to their clients."""
 
     def app(environ, start_response):
         child = os.fork()
@@ -149,7 +149,7 @@ def test_a_forked_child_does_not_touch_sessions(serve_tls, raw_client):
 
 @one_way
 def test_a_drain_closes_kept_connections_with_an_alert(serve_tls, raw_client):
-    """RFC 8446 6.1: a client that waits for nothing hears of the end, and sees no cut."""
+    """RFC 8446 6.1: a client without a request hears of the end, and sees no cut."""
     server = serve_tls(threads=8)
     client = raw_client(server)
     assert client.fetch().status == 200

@@ -1,4 +1,4 @@
-"""What comes in: live bodies (--body stream), which the app reads while the client sends; what nobody has begun. (Pipelining: test_wire_loop.py.)"""
+"""Incoming octets: live bodies (--body stream), read by the app while the client sends; requests not begun. (Pipelining: test_wire_loop.py.)"""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def ignore_body(environ, start_response):
 
 
 def test_a_live_body_that_nobody_reads(new):
-    """The rest of a body that the app has left is not taken for a request: the connection closes."""
+    """The rest of a body left by the app is not taken for a request: the connection closes."""
     harness, connection, transport = new(ignore_body, body="stream")
     connection.data_received(POST_HEAD + b"he")
     harness.executor.run()
@@ -52,7 +52,7 @@ def test_a_live_body_that_nobody_reads(new):
 
 
 def test_a_full_live_body_that_nobody_reads(new):
-    """The room that comes with the end of the exchange is not taken for the app's wish to read on."""
+    """Room from the end of the exchange is not taken for the app's wish to read on."""
     harness, connection, transport = new(ignore_body, body="stream", body_memory_bytes=2)
     connection.data_received(POST_HEAD)
     connection.data_received(b"he")
@@ -63,7 +63,7 @@ def test_a_full_live_body_that_nobody_reads(new):
 
 
 def test_a_live_body_that_came_whole_may_be_left(new):
-    """A body that has come is no reason to close."""
+    """A whole body is no reason to close."""
     harness, connection, transport = new(ignore_body, body="stream")
     connection.data_received(POST + GET)
     harness.executor.run()
@@ -71,7 +71,7 @@ def test_a_live_body_that_came_whole_may_be_left(new):
 
 
 def test_a_live_body_behind_another_request(new):
-    """A body still under way belongs to the request that waits, not to the one that ends."""
+    """A body still under way belongs to the waiting request, not to the ending one."""
     harness, connection, transport = new(body="stream")
     connection.data_received(get(0) + POST_HEAD + b"he")
     harness.executor.run_job()
@@ -92,7 +92,7 @@ def test_a_live_body_in_one_segment_with_its_head(new, max_pipelined):
 
 
 def test_a_full_live_body_pauses_the_client(new):
-    """A client that is faster than the app is paused, and goes on when the app has read."""
+    """A client faster than the app is paused, and goes on when the app has read."""
     harness, connection, transport = new(body="stream", body_memory_bytes=4)
     connection.data_received(POST_HEAD)
     connection.data_received(b"hell")
@@ -112,7 +112,7 @@ def test_continue_for_a_live_body(new):
     harness, connection, transport = new(body="stream")
     connection.data_received(EXPECT)
     assert transport.received() == b""
-    pass_seconds(connection, 120)  # as long as nobody has asked for the body, it cannot be late
+    pass_seconds(connection, 120)  # an unwanted body cannot be late
     worker = threading.Thread(target=harness.executor.run_job, daemon=True)
     worker.start()
     while not harness.executor.posts:
@@ -149,7 +149,7 @@ def test_no_continue_behind_the_head(new):
 
 
 def test_a_late_wish_for_a_body_that_has_come(new):
-    """A client that did not wait is not told to go on."""
+    """A client that did not wait gets no 100."""
     harness, connection, transport = new(body="stream")
     connection.data_received(EXPECT)
     connection.data_received(b"hello")
@@ -158,7 +158,7 @@ def test_a_late_wish_for_a_body_that_has_come(new):
 
 
 def test_a_wish_for_a_body_whose_client_has_gone(new):
-    """Nobody is told to go on: the transport is closed, and its descriptor may be another's."""
+    """No client gets the 100: the transport is closed, and its descriptor may be another's."""
     harness, connection, transport = new(body="stream")
     connection.data_received(EXPECT)
     transport.protocol.connection_lost(None)
@@ -167,7 +167,7 @@ def test_a_wish_for_a_body_whose_client_has_gone(new):
 
 
 def test_a_fault_within_a_live_body(new):
-    """The app meets it where it reads; what follows is not parsed, and the connection closes."""
+    """The app meets the fault where it reads; later octets are not parsed, and the connection closes."""
     faults = []
 
     def app(environ, start_response):
@@ -189,7 +189,7 @@ def test_a_fault_within_a_live_body(new):
 
 
 def test_what_nobody_has_begun(new):
-    """A request whose client has left has a line in the access log; a refusal has one already, and a ping none."""
+    """A request of a gone client has a line in the access log; a refusal has its line already, and a ping none."""
     harness, connection, _ = new()
     log = harness.service.ends = FakeAccessLog()
     plain, refused, ping = (Exchange("", 0) for _ in range(3))

@@ -1,4 +1,4 @@
-"""Large bodies and files that the loop sends: past the transport, or through it; and what is free again behind them."""
+"""Large bodies and files sent by the loop, past the transport or through it; and the freed resources behind them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LARGE = 3_000_000  # more than a socket takes
     params=["memory", pytest.param("file", marks=pytest.mark.skipif(not HAS_SENDFILE, reason="no sendfile"))]
 )
 def reply(request, tmp_path):
-    """What an app returns, and the body that it means."""
+    """The app's result, and the meant body."""
     body = os.urandom(LARGE)
     if request.param == "memory":
         yield [body], body
@@ -37,13 +37,13 @@ def reply(request, tmp_path):
 
 
 def taken(harness):
-    """Return what is counted of descriptors and memory."""
+    """Return the counted descriptors and memory."""
     budgets = harness.service.budgets
     return budgets.watched.count, budgets.files.count, budgets.memory.count
 
 
 def test_what_is_free_again(new, reply):
-    """Descriptors and memory are counted while a client reads, and not any more when it has the response."""
+    """Descriptors and memory are counted while a client reads, and not any more once it has the response."""
     harness, connection, transport = new(returning(reply[0]))
     connection.data_received(GET)
     harness.executor.run()
@@ -55,7 +55,7 @@ def test_what_is_free_again(new, reply):
 
 @pytest.mark.parametrize("has_read", [True, False])
 def test_a_client_that_leaves_in_the_middle(new, reply, has_read):
-    """That is no fault of the app or of ours: the access log has client_gone, though the sender sees it before the transport."""
+    """A client's leave is no fault of the app or of ours: the access log has client_gone, though the sender sees the end before the transport."""
     harness, connection, transport = new(returning(reply[0]))
     connection.data_received(GET)
     harness.executor.run()
@@ -69,7 +69,7 @@ def test_a_client_that_leaves_in_the_middle(new, reply, has_read):
 
 
 def test_a_disk_that_fails_in_the_middle(new, tmp_path, monkeypatch):
-    """That is ours: the access log has cut."""
+    """A failing disk is our fault: the access log has cut."""
     (tmp_path / "file").write_bytes(bytes(LARGE))
     with open(tmp_path / "file", "rb") as file:
         harness, connection, transport = new(returning(FileWrapper(file)))
@@ -83,7 +83,7 @@ def test_a_disk_that_fails_in_the_middle(new, tmp_path, monkeypatch):
 
 
 def test_no_descriptor_for_a_body_in_memory(new, monkeypatch):
-    """It goes through the transport, behind what the socket has taken."""
+    """A body without a descriptor goes through the transport, behind the octets taken by the socket."""
     body = os.urandom(LARGE)
     harness, connection, transport = new(returning([body]))
     monkeypatch.setattr(sender_module.os, "dup", lambda fd: os.open("/nonexistent", os.O_RDONLY))
@@ -96,7 +96,7 @@ def test_no_descriptor_for_a_body_in_memory(new, monkeypatch):
 
 @pytest.mark.skipif(not HAS_SENDFILE, reason="no sendfile")
 def test_no_descriptor_for_a_file(new, tmp_path, monkeypatch):
-    """Then a file is cut: its app has taken descriptors that were counted for it."""
+    """A file without a descriptor is cut: its app has taken descriptors that were counted for it."""
     (tmp_path / "file").write_bytes(bytes(LARGE))
     with open(tmp_path / "file", "rb") as file:
         harness, connection, _ = new(returning(FileWrapper(file)))
@@ -133,7 +133,7 @@ def test_a_stream_whose_client_has_read_all(new):
 
 @pytest.mark.parametrize("state", [State.CLOSED, State.CLOSING])
 def test_a_worker_that_is_written_off_when_its_client_has_gone(new, state):
-    """Nobody else ends its exchange: what it holds is free again, and there is one line of it."""
+    """No other part ends its exchange: its resources are free again, and the log has one line."""
     go = threading.Event()
 
     def body():
@@ -165,7 +165,7 @@ def test_a_worker_that_is_written_off_when_its_client_has_gone(new, state):
 
 
 async def test_early_hints_before_a_large_body():
-    """What has gone out before a body in memory gives back nothing of what is counted for it."""
+    """Octets sent before a body in memory give back nothing of its count."""
     size = 32 << 20
 
     def app(environ, start_response):
@@ -182,7 +182,7 @@ async def test_early_hints_before_a_large_body():
 
 
 def test_the_rest_of_what_the_pump_has_begun(new, reply):
-    """It is sent behind that, and counted until the client has it."""
+    """The rest is sent behind the begun part, and counted until the client has it."""
     harness, connection, transport = new()
     connection.data_received(GET)
     harness.executor.jobs.clear()  # a worker has it

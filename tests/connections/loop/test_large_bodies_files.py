@@ -1,4 +1,4 @@
-"""Files that the event loop sends: whole, slowly, cut short; each is closed, and none waits for a worker."""
+"""Files sent by the event loop: whole, slowly, cut short; each is closed, and none waits for a worker."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def read_file(harness, transport, length, before=b""):
 
 @needs_sendfile
 @pytest.mark.parametrize("raw", [GET, POST, GET_1_0])
-def test_a_file(new, file, raw):
-    """A file goes out behind its head, whole; it is closed in a worker, and the connection goes on."""
+def test_a_file_goes_out_whole(new, file, raw):
+    """A file goes out behind its head, whole; a worker closes it, and the connection goes on."""
     harness, connection, transport = new(returning(FileWrapper(file)))
     connection.data_received(raw)
     harness.executor.run()
@@ -57,7 +57,7 @@ def test_a_file(new, file, raw):
 
 @needs_sendfile
 def test_a_file_waits_for_what_the_transport_holds(new, file):
-    """What is sent past the transport comes behind all that it holds."""
+    """Octets past the transport come behind all octets in the transport."""
     harness, connection, transport = new(returning(FileWrapper(file)))
     transport.is_stuck = True
     transport.write(b"before")
@@ -73,7 +73,7 @@ def test_a_file_waits_for_what_the_transport_holds(new, file):
 
 @needs_sendfile
 def test_requests_behind_a_file(new, file):
-    """What comes while a file is sent waits for its end."""
+    """Requests behind a file wait for its end."""
     replies = [FileWrapper(file), [b"hello"]]
 
     def app(environ, start_response):
@@ -92,7 +92,7 @@ def test_requests_behind_a_file(new, file):
 @needs_sendfile
 @pytest.mark.parametrize("is_stuck", [False, True])
 def test_a_client_that_leaves_a_file(new, file, is_stuck):
-    """A file whose client leaves is closed, whether it was being sent or waited for its turn."""
+    """A file whose client leaves is closed, sent or waiting."""
     harness, connection, transport = new(returning(FileWrapper(file)))
     harness.service.ends = harness.log
     transport.is_stuck = is_stuck
@@ -120,7 +120,7 @@ def test_a_file_that_shrinks(new, file):
 
 @needs_sendfile
 def test_a_slow_client_of_a_file(new, file):
-    """Progress of a file counts against --write-timeout; standing still ends it."""
+    """Progress of a file counts against --write-timeout; a standstill ends it."""
     harness, connection, transport = new(returning(FileWrapper(file)), write_seconds=5)
     connection.data_received(GET)
     harness.executor.run()
@@ -141,7 +141,7 @@ def test_a_slow_client_of_a_file(new, file):
 
 @needs_sendfile
 def test_no_descriptor_left_for_a_file(new, file, monkeypatch):
-    """When the process is out of descriptors, this connection is cut and its file closed."""
+    """Without descriptors, this connection is cut and its file closed."""
 
     def refuse(fd):
         raise OSError(errno.EMFILE, "Too many open files")
@@ -157,7 +157,7 @@ def test_no_descriptor_left_for_a_file(new, file, monkeypatch):
 
 @needs_sendfile
 def test_too_many_files(new, file):
-    """Beyond the limit of files (--spool-files) one is read piece by piece, and not counted; others count until they are sent."""
+    """Beyond the limit of files (--spool-files) a file is read piece by piece, and not counted; others count until sent."""
 
     def app(environ, start_response):
         start_response("200 OK", [])

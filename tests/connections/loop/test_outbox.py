@@ -1,4 +1,4 @@
-"""What goes out by the event loop's wire: responses that are cut short visibly, and nothing after the end."""
+"""Outgoing octets of the event loop's wire: responses are cut visibly, and nothing follows the end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from aserve.core.errors import AppError, ClientDisconnected
     ],
 )
 def test_a_response_that_cannot_be_finished(new, raw, headers, expected):
-    """RFC 9112 8: one cut short must be seen to be: by its length or its chunks; a reset where there is nothing else."""
+    """RFC 9112 8: a cut must be seen: by the length or the chunks; by a reset where there is nothing else."""
     closing = Chunks(b"ab", "text")
     harness, connection, transport = new(returning(closing, headers))
     harness.service.ends = harness.log
@@ -51,7 +51,7 @@ def test_a_response_that_cannot_be_finished(new, raw, headers, expected):
 @pytest.mark.parametrize("protocol", ["uwsgi", "scgi"])
 @pytest.mark.parametrize("headers", [[], [("Content-Length", "5")]])
 def test_a_front_server_is_told_by_a_reset(new, protocol, headers):
-    """Not every front server counts the body of a response that has a length: only a reset tells them all."""
+    """Not every front server counts the body of a response with a length: only a reset tells them all."""
     harness, connection, transport = new(returning(Chunks(b"ab", "text"), headers), protocol=protocol)
     vars = b"REQUEST_METHOD\0GET\0" if protocol == "scgi" else b""
     scgi = b"CONTENT_LENGTH\x000\0SCGI\x001\0" + vars
@@ -66,7 +66,7 @@ def test_a_front_server_is_told_by_a_reset(new, protocol, headers):
 
 
 def test_whole_responses_before_it_are_kept(new):
-    """What a pipelining client has not read yet is sent before the end, and nothing behind it is answered."""
+    """Octets unread by a pipelining client are sent before the end, and nothing behind it is answered."""
     chunks = [[b"whole"], Chunks(b"ab", "text"), [b"never"]]
 
     def app(environ, start_response):
@@ -86,7 +86,7 @@ def test_whole_responses_before_it_are_kept(new):
 
 @pytest.mark.provokes("please report this as a bug")
 def test_a_failure_behind_the_end_costs_nothing(new, caplog):
-    """What fails of ours when a response is out leaves the connection alone, and the next response on it."""
+    """Our failure behind a finished response leaves the connection alone, and its next response."""
 
     class BrokenLog:
         def write(self, exchange, may_wait=False):
@@ -144,7 +144,6 @@ def test_our_own_bug_costs_one_request(new, monkeypatch, caplog):
 
 
 def test_a_late_write(new):
-    """An app that keeps write() and calls it after its response meets an error."""
     writes = []
 
     def app(environ, start_response):
@@ -165,7 +164,7 @@ def test_a_late_write(new):
 @pytest.mark.parametrize("headers", [[], [("Content-Length", "2")]])
 @pytest.mark.parametrize("chunks", [[b"ab"], iter([b"a", b"b"])])
 def test_a_write_between_the_last_piece_and_the_end(new, raw, headers, chunks):
-    """Nothing of it comes behind the end of the response, where the next one begins."""
+    """No late write comes behind the end of the response, where the next one begins."""
     writes = []
 
     def app(environ, start_response):
@@ -183,7 +182,7 @@ def test_a_write_between_the_last_piece_and_the_end(new, raw, headers, chunks):
 
 
 def test_a_piece_posted_behind_the_end(new):
-    """A piece that a second thread hands over while the end is on its way home is dropped."""
+    """A second thread's piece is dropped while the end is on its way home."""
     harness, connection, transport = new(returning(iter([b"a"])))
     connection.data_received(GET)
     exchange = connection.exchange
@@ -199,7 +198,7 @@ def test_a_piece_posted_behind_the_end(new):
 
 
 def test_the_rest_of_a_response_whose_connection_closes(new):
-    """Nothing is written behind what has closed it; the exchange ends all the same."""
+    """Nothing is written behind the closing response; the exchange ends all the same."""
     harness, connection, transport = new(returning([b""]))
     connection.data_received(GET)
     exchange = connection.exchange
@@ -211,7 +210,7 @@ def test_the_rest_of_a_response_whose_connection_closes(new):
 
 
 class Watched:
-    """A lock that tells of those who have to wait for it."""
+    """A lock that tells its waiters."""
 
     def __init__(self, events):
         self.lock, self.events = threading.Lock(), events
@@ -227,7 +226,7 @@ class Watched:
 
 @pytest.mark.parametrize("body", [b"0\r\n\r\n", (b"0\r\n", b"\r\n")], ids=["rest", "large"])
 def test_a_piece_that_is_written_as_the_end_comes(new, monkeypatch, body):
-    """The loop ends a response behind what a second thread of the app is just writing for itself."""
+    """The loop ends a response behind the app's second thread that is just writing."""
     harness, connection, transport = new(returning([b""]))
     connection.data_received(GET)
     exchange, write, events = connection.exchange, os.write, queue.Queue()
@@ -257,7 +256,7 @@ def test_a_piece_that_is_written_as_the_end_comes(new, monkeypatch, body):
 
 
 def test_what_the_kernel_holds(monkeypatch):
-    """It is counted on Linux, until the socket is closed; elsewhere nothing is known of it."""
+    """Octets in the kernel are counted on Linux, until the socket is closed; elsewhere the number is unknown."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.send(b"abc")
@@ -269,8 +268,8 @@ def test_what_the_kernel_holds(monkeypatch):
     assert outbox_module.queued_bytes(ours.fileno()) == 0
 
 
-def test_nobody():
-    """Where a wire was, whatever still comes for it does nothing: its connection is over, and no exchange is left."""
+def test_nobody_ignores_late_events():
+    """In the place of a former wire, late events do nothing: its connection is over, and no exchange is left."""
     assert NOBODY.state is State.CLOSED and NOBODY.take_completion() is False
     assert NOBODY.transition(Event.LOST) is None and NOBODY.reset("why") is None
     assert NOBODY.complete(None) is None and NOBODY.end_exchange(None) is None

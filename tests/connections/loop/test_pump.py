@@ -1,4 +1,4 @@
-"""The pump of a lane: what it takes, what becomes of a response, and its end."""
+"""The pump of a lane: its bodies, the end of a response, and its own end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEAD = b"head"
 
 
 class FakeWire:
-    """Notes what the pump says."""
+    """Notes the pump's words."""
 
     def __init__(self, fd):
         self.fd, self.calls, self.has_ended = fd, [], threading.Event()
@@ -43,7 +43,7 @@ class FakeWire:
 
 
 class FakeExecutor:
-    """Runs nothing, and notes what it was given."""
+    """Runs nothing, and notes its jobs."""
 
     def __init__(self):
         self.posted, self.jobs = [], []
@@ -95,7 +95,7 @@ def receive(client, count):
 
 
 def test_a_body_in_memory(pair, new, wait_until):
-    """It is counted while it is sent; then the wire goes on."""
+    """A body is counted while sent; then the wire goes on."""
     pump, _, budgets = new()
     wire, body = FakeWire(pair[1].fileno()), os.urandom(LARGE)
     exchange = object()
@@ -104,8 +104,8 @@ def test_a_body_in_memory(pair, new, wait_until):
     assert wire.wait(wait_until) == ("end_large", exchange) and budgets.memory.count == 0
 
 
-def test_a_file(pair, file, new, wait_until):
-    """It is closed, and counted no longer, before the wire goes on."""
+def test_a_file_is_closed_before_the_wire_goes_on(pair, file, new, wait_until):
+    """A file is closed, and counted no longer, before the wire goes on."""
     pump, executor, budgets = new()
     wire = FakeWire(pair[1].fileno())
     assert pump.take(wire, None, FileResponse(HEAD, file, 10, LARGE - 10, file.close)) and budgets.files.count == 2
@@ -115,7 +115,7 @@ def test_a_file(pair, file, new, wait_until):
 
 
 def test_a_file_that_the_app_closes_in_its_own_way(pair, file, new, wait_until):
-    """That is for a worker: it may take as long as it likes. Its exceptions end nothing else."""
+    """The app's close is for a worker, however long it takes. Its exceptions end nothing else."""
     pump, executor, budgets = new()
     wire = FakeWire(pair[1].fileno())
 
@@ -162,7 +162,7 @@ def test_a_file_that_the_app_has_closed(pair, file, new, wait_until):
 
 
 def test_a_client_that_does_not_read(pair, file, new, wait_until):
-    """The event loop gets the rest, which is still counted, soon enough for any --write-timeout."""
+    """The event loop gets the rest, still counted, soon enough for any --write-timeout."""
     pump, _, budgets = new(write_seconds=0.1)
     wire, body = FakeWire(pair[1].fileno()), os.urandom(LARGE)
     pump.take(wire, None, (HEAD, body))
@@ -188,7 +188,7 @@ def never_patient(reserve, body, is_patient=False):
 
 
 def test_no_room_in_the_budgets(new, file):
-    """The event loop has other means, and is the one that waits for room, and counts that there was none."""
+    """The event loop has other means: it waits for room, and counts the lack."""
     pump, _, budgets = new(response_memory_bytes=LARGE, spool_files=1)
     assert budgets.memory.reserve_body(bytes(LARGE))
     budgets.memory.reserve_body = functools.partial(never_patient, budgets.memory.reserve_body)
@@ -198,7 +198,7 @@ def test_no_room_in_the_budgets(new, file):
 
 
 def test_no_room_in_the_table(pair, new):
-    """There are never more bodies than the table has places; as soon as one has ended, there is one again."""
+    """Bodies never outnumber the table's places; an ended body frees its place at once."""
     pump, _, _ = new(most_count=1)
     body, wires = bytes(LARGE), [FakeWire(pair[1].fileno()) for _ in range(3)]
     assert [pump.take(wire, None, (HEAD, body)) for wire in wires] == [True, False, False]
@@ -226,7 +226,7 @@ def test_what_it_needs_is_not_there(new, monkeypatch, lack):
 
 @pytest.mark.provokes("internal error")
 def test_a_bug_in_the_end_of_one(pair, new, wait_until, caplog):
-    """It is logged, and the next response is sent."""
+    """A bug is logged, and the next response is sent."""
     pump, _, _ = new()
     broken = SimpleNamespace(fd=pair[1].fileno())
     pump.take(broken, None, (HEAD, b"first"))
@@ -253,8 +253,8 @@ def test_a_fork_in_its_thread(pair, new):
     assert os.WEXITSTATUS(status) == 1
 
 
-def test_the_end(pair, new):
-    """The lane has shut its connections down before: all that is under way is lost, and nothing is taken any more."""
+def test_the_end_loses_all_bodies(pair, new):
+    """The lane has shut its connections down before: all bodies under way are lost, and no body is taken any more."""
     pump, _, budgets = new()
     first, second = FakeWire(pair[1].fileno()), FakeWire(pair[1].fileno())
     body = bytes(LARGE)

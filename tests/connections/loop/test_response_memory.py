@@ -1,4 +1,4 @@
-"""What a response takes of --response-memory, and gives back. (What is done without room: test_spooled.py.)"""
+"""A response's part of --response-memory, taken and given back. (Without room: test_spooled.py.)"""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def counted(new):
     harness.executor.run()
 
 
-def test_pieces(counted):
-    """They come one after another: the largest counts."""
+def test_of_pieces_the_largest_counts(counted):
+    """Pieces come one after another: the largest counts."""
     connection, exchange, memory = counted
     for count in (40, 60, 50):
         assert reserve_memory(connection, exchange, count, is_forced=False)
@@ -31,8 +31,8 @@ def test_pieces(counted):
     assert reserve_memory(connection, exchange, 101, is_forced=True) and memory.count == 101
 
 
-def test_a_body(counted):
-    """It counts whole, until it is released."""
+def test_a_body_counts_whole(counted):
+    """A body counts whole, until its release."""
     connection, exchange, memory = counted
     assert reserve_body(connection, exchange, bytes(60), is_patient=False, is_forced=False)
     assert memory.count == exchange.counted_bytes == 60

@@ -1,4 +1,4 @@
-"""A body to a socket past its transport: all of it, behind its head, in turns, and with a word at the end in every case."""
+"""A body to a socket past its transport: whole, behind its head, in turns, and with a word at the end in every case."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def received(peer):
 
 @pytest.mark.parametrize("size", [0, 1, 100_000])
 def test_what_the_socket_takes(new, socket_ends, size):
-    """It goes at once: the loop has nothing to watch, and the transport's descriptor stays open."""
+    """The body goes at once: the loop has nothing to watch, and the transport's descriptor stays open."""
     body = os.urandom(size)
     sender, loop, ends = new(b"head", body)
     sender.start()
@@ -57,7 +57,7 @@ def test_what_the_socket_takes(new, socket_ends, size):
 
 
 def test_more_than_the_socket_takes(new, socket_ends):
-    """It waits until there is room; nothing is lost or repeated."""
+    """The sender waits for room; nothing is lost or repeated."""
     body = os.urandom(LARGE)
     sender, loop, ends = new(b"head", body)
     sender.start()
@@ -70,7 +70,7 @@ def test_more_than_the_socket_takes(new, socket_ends):
 
 
 def test_a_head_that_the_socket_does_not_take(new, socket_ends):
-    """It waits, too, and the body behind it."""
+    """The head waits, too, and so does the body behind it."""
     with pytest.raises(BlockingIOError):
         while True:
             socket_ends[0].send(bytes(1 << 16))
@@ -105,8 +105,8 @@ def test_turns_are_bounded():
     os.close(write_end)
 
 
-def test_progress(new, socket_ends):
-    """What has moved since the last look keeps a slow reader alive."""
+def test_progress_keeps_a_slow_reader_alive(new, socket_ends):
+    """Octets moved since the last look keep a slow reader alive."""
     sender, loop, _ = new(b"head", bytes(LARGE))
     sender.start()
     assert sender.take_progress() > 0 and sender.take_progress() == 0
@@ -119,7 +119,7 @@ def test_progress(new, socket_ends):
 
 
 def test_a_client_that_leaves(new, socket_ends):
-    """That is the client's doing, said once."""
+    """A leave is the client's doing, told once."""
     socket_ends[1].close()
     sender, loop, ends = new(b"head", b"0123456789")
     sender.start()
@@ -127,7 +127,7 @@ def test_a_client_that_leaves(new, socket_ends):
 
 
 def test_a_disk_that_fails(socket_ends, monkeypatch):
-    """That is ours."""
+    """A failing disk is our fault."""
     loop, ends = Writers(), []
     sender = MemorySender(loop, socket_ends[0].fileno(), b"head", bytes(100_000), ends.append)
     monkeypatch.setattr(sender, "_send_part", lambda offset, count: os.write(socket_ends[0].fileno(), os.fsync(-1)))
@@ -135,7 +135,7 @@ def test_a_disk_that_fails(socket_ends, monkeypatch):
     assert [type(end) for end in ends] == [ResponseTruncated] and str(ends[0]).startswith("sending failed: ")
 
 
-def test_cancel(new):
+def test_a_cancel_tells_the_end_once(new):
     """The connection is gone: the end is told, once, and the descriptor is free."""
     sender, loop, ends = new(b"head", bytes(LARGE))
     sender.start()
@@ -150,8 +150,8 @@ def test_cancel(new):
     assert len(ends) == 1
 
 
-def test_no_descriptor(new, socket_ends, monkeypatch):
-    """Without one for the loop to watch, the caller goes on with the rest; the transport's is left alone."""
+def test_no_descriptor_leaves_the_rest_to_the_caller(new, socket_ends, monkeypatch):
+    """Without a descriptor for the loop to watch, the caller goes on with the rest; the transport's is left alone."""
     monkeypatch.setattr(os, "dup", lambda fd: os.open("/nonexistent", os.O_RDONLY))
     body = os.urandom(LARGE)
     sender, loop, ends = new(b"head", body)
@@ -169,8 +169,8 @@ def test_no_descriptor(new, socket_ends, monkeypatch):
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 9])
-def test_pieces(count):
-    """For a transport: small enough, whole, and the last of a large body without the rest of it."""
+def test_pieces_are_small_and_whole(count):
+    """Pieces for a transport are small enough, whole, and the last of a large body is without the rest of it."""
     body = os.urandom(count * PIECE_BYTES + 17)
     head, *pieces = pieces_of(b"head", body)
     assert head == b"head" and b"".join(pieces) == body and max(map(len, pieces)) <= PIECE_BYTES
@@ -180,7 +180,7 @@ def test_pieces(count):
 
 @pytest.mark.parametrize("size", [0, 1, 1000])
 def test_the_rest_of_octets(size):
-    """What is kept of them is what is left; without a copy of the most, and without the whole for a little."""
+    """Only the left octets are kept; without a copy of the most, and without the whole for a little."""
     octets = os.urandom(size)
     for sent in (0, size // 3, size - size // 3, size):
         for rest in (keep_rest(octets, sent), keep_rest(memoryview(octets)[sent:])):

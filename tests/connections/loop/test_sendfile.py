@@ -1,4 +1,4 @@
-"""A file to a socket, by the kernel, or read in pieces; tests/connections/loop/test_sender.py has what is the same for memory."""
+"""A file to a socket, by the kernel, or read in pieces; test_sender.py has the same for memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def new(socket_ends, tmp_path):
 
 @needs_sendfile
 @pytest.mark.parametrize(("offset", "count"), [(0, 10), (3, 7), (3, 4), (9, 1), (0, 1), (4, 0)])
-def test_an_extent(new, socket_ends, offset, count):
+def test_an_extent_is_sent_exactly(new, socket_ends, offset, count):
     """Offset and count are kept; the file's own position is neither used nor moved."""
     sender, file, loop, ends = new(b"0123456789", offset, count)
     file.seek(5)
@@ -46,7 +46,7 @@ def test_an_extent(new, socket_ends, offset, count):
 
 @needs_sendfile
 def test_a_file_that_ends_early(new, socket_ends):
-    """A file that shrinks while it is sent cannot keep the head's promise."""
+    """A file that shrinks while sent cannot keep the head's promise."""
     sender, _, loop, ends = new(b"0123456789", 0, 15)
     sender.start()
     assert repr(ends) == "[ResponseTruncated('the file ended 5 octets early')]" and loop.callbacks == {}
@@ -55,7 +55,7 @@ def test_a_file_that_ends_early(new, socket_ends):
 
 @needs_sendfile
 def test_a_file_that_the_app_has_closed(new):
-    """An app may close its file too early; that is an error of this response alone."""
+    """A file closed too early by its app is an error of this response alone."""
     sender, file, loop, ends = new(b"0123456789")
     file.close()
     sender.start()
@@ -72,7 +72,7 @@ def path(tmp_path):
 
 
 def test_read_in_pieces(path):
-    """Where no descriptor is left, whoever asks reads: the head, what is wanted of the file, and then it is closed."""
+    """Without a descriptor the caller reads: the head, the wanted part, and then the file is closed."""
     file = open(path, "rb")
     head, *pieces = read_pieces(b"head", file, 3, 200_000, file.close)
     assert head == b"head" and b"".join(pieces) == path.read_bytes()[3:200_003]
@@ -81,7 +81,7 @@ def test_read_in_pieces(path):
 
 @pytest.mark.parametrize("how", ["short", "closed", "left"])
 def test_read_in_pieces_cut_short(path, how):
-    """A file that ends early, or that the app closes, truncates the response; closed it is in any case."""
+    """A file that ends early, or is closed by the app, truncates the response; it is closed in any case."""
     file, closings = open(path, "rb"), []
     pieces = read_pieces(b"head", file, 0, 250_001, lambda: closings.append(file.close()))
     assert next(pieces) == b"head"
@@ -96,7 +96,7 @@ def test_read_in_pieces_cut_short(path, how):
 
 
 def test_a_file_whose_close_fails(path, caplog):
-    """Its failure is the app's, and costs nothing."""
+    """The failure is the app's, and costs nothing."""
     with open(path, "rb") as file:
         assert len(list(read_pieces(b"head", file, 0, 10, lambda: 1 / 0))) == 2
     assert "raised in close()" in caplog.text

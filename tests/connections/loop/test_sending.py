@@ -71,7 +71,7 @@ def test_the_loop_writes_when_it_must_see_the_end(new, raw):
 
 @pytest.mark.parametrize("is_list", [True, False])
 def test_nothing_overtakes_what_the_transport_holds(new, is_list):
-    """As long as the transport holds octets of an earlier response, all others go behind them."""
+    """As long as the transport holds octets of an earlier response, later ones go behind them."""
     harness, connection, transport = new(lambda environ, start: app(environ, start))
     bodies = [[b"first"], [b"second"] if is_list else iter([b"second"])]
 
@@ -134,7 +134,7 @@ def test_a_post_in_the_loops_hands_is_not_overtaken(new):
     ],
 )
 def test_what_the_socket_does_not_take(new, app, length):
-    """The rest of a response that the socket does not take at once goes through the transport."""
+    """The rest refused by the socket goes through the transport."""
     harness, connection, transport = new(app())
     small_socket_buffer(transport)
     connection.data_received(GET)
@@ -147,7 +147,7 @@ def test_what_the_socket_does_not_take(new, app, length):
 
 @pytest.mark.parametrize("number", [errno.EAGAIN, errno.ECONNRESET])
 def test_a_socket_that_takes_nothing(new, number, monkeypatch):
-    """What the socket refuses is left to the transport, which knows what to do."""
+    """A response refused by the socket is left to the transport, which knows what to do."""
 
     def refuse(fd, octets):
         raise OSError(number, os.strerror(number))
@@ -163,7 +163,7 @@ def test_a_socket_that_takes_nothing(new, number, monkeypatch):
 
 
 def test_the_access_log_of_a_direct_write(new):
-    """A response that the loop has not seen is logged all the same."""
+    """A response unseen by the loop is logged all the same."""
     harness, connection, _ = new(returning([b"hello"]))
     harness.service.ends = harness.log
     connection.data_received(GET)
@@ -176,7 +176,7 @@ def test_the_access_log_of_a_direct_write(new):
 
 @pytest.mark.parametrize("is_lazy", [False, True])
 def test_a_worker_that_is_written_off(new, is_lazy):
-    """It hands over nothing, and the executor hears of it."""
+    """A written-off worker hands over nothing, and the executor hears of it."""
 
     def app(environ, start_response):
         raise WrittenOff
@@ -192,8 +192,8 @@ def test_a_worker_that_is_written_off(new, is_lazy):
     assert harness.executor.posts == []
 
 
-def test_cut(new):
-    """Only a response that has begun is cut, and only that of the exchange that is meant."""
+def test_only_a_begun_response_is_cut(new):
+    """Only a begun response is cut, and only of the meant exchange."""
     seen = []
 
     def app(environ, start_response):
@@ -212,7 +212,7 @@ def test_cut(new):
     connection.abort_slow_reader(seen[0], "it is over")
 
 
-# The end of the client's octets, which the loop has not seen
+# The end of the client's octets, unseen by the loop
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_cut(new):
     ],
 )
 def test_a_client_that_leaves_while_the_app_holds_up_the_loop(monkeypatch, addr, keeps, arrived_at, fd, ends):
-    """With --threads 0 the socket is looked at before the response to a request that took long."""
+    """With --threads 0 the socket is looked at before the response to a long request."""
     monkeypatch.setattr(Sending, "_complete_response", lambda *_: True)
     service = SimpleNamespace(executor=InlineExecutor(), config=SimpleNamespace(keep_half_closed=keeps))
     client, server = socket.socketpair()

@@ -1,4 +1,4 @@
-"""An app's thread waits while its client reads more slowly than it writes, and no memory is filled."""
+"""An app's thread waits while its client reads more slowly than the app writes, and no memory is filled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aserve.wsgi import FileWrapper
 
 
 def test_a_large_body_waits_in_pieces(new):
-    """Of a large body, the transport holds a piece at a time; the next request is answered after it."""
+    """The transport holds a piece of a large body at a time; the next request is answered after it."""
     body = os.urandom(3_000_000)
     harness, connection, transport = new(returning([body]))
     through_transports(harness)
@@ -51,7 +51,7 @@ def test_a_client_that_leaves_a_large_body(new):
 
 @pytest.mark.parametrize("reply", [[bytes(100_000)], [b"small"], "pieces", "file"])
 def test_a_client_that_has_left_already(new, reply, tmp_path):
-    """Whatever the app replies to a client that has gone, it is dropped, closed and logged."""
+    """Any response to a gone client is dropped, closed and logged."""
     file = open(tmp_path / "x", "w+b")
     file.write(b"abc")
     file.seek(0)
@@ -68,7 +68,7 @@ def test_a_client_that_has_left_already(new, reply, tmp_path):
 
 
 def start_blocked(harness, connection, chunks, raw=POST):
-    """Start a worker on a request whose client does not read; return it when it must be waiting."""
+    """Start a worker on a request whose client does not read; return the worker when it must be waiting."""
     connection.data_received(raw)
     worker = threading.Thread(target=harness.executor.run_job, daemon=True)
     worker.start()
@@ -97,7 +97,7 @@ def test_an_app_waits_for_its_client(new):
 
 
 def test_an_app_that_waits_goes_on_when_the_loop_has_caught_up(new):
-    """What a worker waits for may be the loop alone: a client that reads holds up nothing."""
+    """A worker may wait for the loop alone: a reading client holds up nothing."""
     chunks = Chunks(*[b"x" * 1000] * 10)
     harness, connection, transport = new(returning(chunks), write_buffer_bytes=2048)
     worker = start_blocked(harness, connection, chunks)
@@ -109,7 +109,7 @@ def test_an_app_that_waits_goes_on_when_the_loop_has_caught_up(new):
 
 @pytest.mark.parametrize("is_flushed", [False, True])
 def test_a_waiting_app_is_told_that_its_client_has_left(new, is_flushed):
-    """A worker that waits for a client that goes away is woken, and its iterable closed."""
+    """A worker that waits for a leaving client is woken, and its iterable closed."""
     chunks = Chunks(*[b"x" * 1000] * 10)
     harness, connection, transport = new(returning(chunks), write_buffer_bytes=2048, response_spool_bytes=0)
     transport.high, transport.is_stuck = 500, True
@@ -123,7 +123,7 @@ def test_a_waiting_app_is_told_that_its_client_has_left(new, is_flushed):
 
 
 def test_write_waits_for_the_client_too(new):
-    """write() is back-pressure as the iterable is; who leaves is an exception of the app's."""
+    """write() is back-pressure as the iterable is; a leaving client is an exception of the app's."""
     faults = []
     written = Chunks()
 
@@ -162,7 +162,7 @@ def test_a_slow_client_gets_one_response_at_a_time(new):
 
 
 def test_the_end_of_a_large_body(new):
-    """What is left with the transport does not keep the whole of it."""
+    """The rest in the transport does not keep the whole body."""
     harness, connection, transport = new(returning([bytes(3_000_000)]))
     through_transports(harness)
     kinds = []
@@ -177,7 +177,7 @@ def test_the_end_of_a_large_body(new):
 
 @pytest.mark.parametrize("raw", [GET, b"GET / HTTP/1.0\r\n\r\n"])
 def test_a_large_piece_at_the_end(new, raw):
-    """It is counted until the transport has room again, also where the connection closes behind it."""
+    """A large piece is counted until the transport has room again, also where the connection closes behind it."""
     harness, connection, transport = new(returning(iter([bytes(3_000_000)]), [("Content-Length", "3000000")]))
     transport.is_stuck = True
     connection.data_received(raw)
@@ -190,7 +190,7 @@ def test_a_large_piece_at_the_end(new, raw):
 
 @pytest.mark.parametrize("spool_bytes", [0, 2_999_999])
 def test_large_bodies_without_a_spool_for_them(new, spool_bytes):
-    """Where the disk may not take it, a body waits in memory, as no worker should wait instead."""
+    """Where the disk may not take a body, it waits in memory, since no worker should wait instead."""
     app = returning([bytes(3_000_000)])
     harness, _, transport, worker = start_stuck(
         new, app, GET, response_spool_bytes=spool_bytes, response_memory_bytes=0
@@ -209,7 +209,7 @@ def test_what_comes_behind_the_end_is_not_counted(new):
 
 
 def test_large_bodies_with_threads_0(new):
-    """There is no thread that could take one to the disk: it waits in memory, however many do."""
+    """No thread could take a body to the disk: it waits in memory, however many do."""
     body = os.urandom(3_000_000)
     harness, connection, transport = new(
         returning([body]), executor=InlineExecutor(), threads=0, response_memory_bytes=0

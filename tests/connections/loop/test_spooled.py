@@ -1,4 +1,4 @@
-"""What a slow client has not read is in a temporary file: the worker goes on, and the client gets all, in order."""
+"""A slow client's unread octets are in a temporary file: the worker goes on, and the client gets all, in order."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_write_goes_to_the_spool_too(new, files):
 
 
 def test_a_client_that_reads_is_not_sent_to_the_disk(new, files):
-    """A worker that is ahead of the loop alone waits for the loop."""
+    """A worker ahead of the loop alone waits for the loop."""
     harness, connection, transport = new(returning(iter(numbered(100))), write_buffer_bytes=2048)
     connection.data_received(POST)
     worker = threading.Thread(target=harness.executor.run_job, daemon=True)
@@ -108,7 +108,7 @@ def test_from_memory_to_the_disk_and_back(new, files):
 
 
 def test_who_fills_the_spool_gives_way(new, files):
-    """Before each piece for the spool, others go first; who waits for its client has no turn."""
+    """Before each piece for the spool, other requests go first; a worker that waits for its client has no turn."""
     chunks = Chunks(*numbered(20))
     app = returning(chunks, [("Content-Length", "20000")])
     harness, _, transport, worker = start_stuck(new, app, is_inside=True, response_spool_bytes=5000)
@@ -118,7 +118,7 @@ def test_who_fills_the_spool_gives_way(new, files):
 
 @pytest.mark.parametrize("limit_bytes", [0, 2_999_999, 3_000_000])
 def test_large_bodies_beyond_the_memory_for_them(new, files, limit_bytes):
-    """Where those of other clients fill the memory, a large body goes to the disk, all but its first part, in one go."""
+    """Where other clients' bodies fill the memory, a large body goes to the disk, all but its first part, in one go."""
     body = os.urandom(3_000_000)
     app = returning([body])
     harness, connection, transport, worker = start_stuck(new, app, GET, response_memory_bytes=limit_bytes)
@@ -133,7 +133,7 @@ def test_large_bodies_beyond_the_memory_for_them(new, files, limit_bytes):
 
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_one_body_for_many_clients(new, files, is_kept):
-    """One that the app keeps takes its memory once, and no disk; those that it makes anew go to the disk beyond the limit."""
+    """A body kept by the app takes its memory once, and no disk; bodies made anew go to the disk beyond the limit."""
     page, many = os.urandom(300_000), 5
 
     def app(environ, start_response):
@@ -161,7 +161,7 @@ def test_one_body_for_many_clients(new, files, is_kept):
 
 @pytest.mark.parametrize("how", ["generator", "write"])
 def test_a_large_piece_beyond_the_memory_for_them(new, files, how):
-    """A client that is behind has the first part of it in memory, and the rest on the disk."""
+    """A client that is behind has the first part of the piece in memory, and the rest on the disk."""
     piece = os.urandom(3_000_000)
 
     def writing(environ, start_response):
@@ -177,7 +177,7 @@ def test_a_large_piece_beyond_the_memory_for_them(new, files, how):
 
 
 def test_large_pieces_in_memory(new, files):
-    """Those that there is room for are counted until the client has them; those that go to the disk are not."""
+    """Pieces with room are counted until the client has them; pieces on the disk are not."""
     pieces = [os.urandom(size) for size in (2_000_000, 3_000_000, 2_500_000)]
     app = returning(iter(pieces), [("Content-Length", "7500000")])
     harness, connection, transport = new(app, response_memory_bytes=3_000_000)
@@ -192,7 +192,7 @@ def test_large_pieces_in_memory(new, files):
 
 
 def test_who_needs_no_spool_keeps_its_slot(new, files):
-    """A client that reads has its response made at once."""
+    """A reading client has its response made at once."""
     harness, connection, transport = new(returning(iter(numbered(20)), [("Content-Length", "20000")]))
     connection.data_received(GET)
     harness.executor.run()
@@ -201,7 +201,7 @@ def test_who_needs_no_spool_keeps_its_slot(new, files):
 
 @pytest.mark.parametrize(("spool_bytes", "count", "most"), [(10_500, 100, 20), (999, 20, 6)], ids=["full", "too small"])
 def test_the_limit_of_the_spool(new, files, spool_bytes, count, most):
-    """A full spool is back-pressure: the app waits for its client, and goes on. What the spool can never hold goes by memory."""
+    """A full spool is back-pressure: the app waits for its client, and goes on. A piece too large for the spool goes by memory."""
     chunks = Chunks(*numbered(count))
     app = returning(chunks, [("Content-Length", f"{count}000")])
     harness, _, transport, worker = start_stuck(new, app, is_inside=True, response_spool_bytes=spool_bytes)
@@ -232,7 +232,7 @@ def test_a_full_disk(new, monkeypatch, caplog, is_begun):
 
 
 def test_a_spool_that_cannot_be_read(new, files, caplog):
-    """What the disk has lost cuts the response short, visibly."""
+    """Octets lost by the disk cut the response short, visibly."""
     harness, _, transport, worker = start_stuck(new, returning(iter(numbered(40))))
     os.ftruncate(files[0].fileno(), 0)
     transport.unstick()
@@ -244,7 +244,7 @@ def test_a_spool_that_cannot_be_read(new, files, caplog):
 @pytest.mark.parametrize("is_stuck", [False, True])
 @pytest.mark.parametrize("raw", [POST, POST_1_0])
 def test_a_failure_behind_the_spool(new, files, raw, is_stuck):
-    """A response that fails is sent up to there, and then cut short; by a reset where only the end says so."""
+    """A failing response is sent up to the failure, and then cut short; by a reset where only the end says so."""
     chunks = Chunks(*numbered(40), error=ValueError("on purpose"))
     harness, _, transport, worker = start_stuck(new, returning(chunks), raw)
     assert not worker.is_alive() and chunks.closed == 1 and not transport.is_closing()
@@ -258,7 +258,7 @@ def test_a_failure_behind_the_spool(new, files, raw, is_stuck):
 
 
 def test_a_failure_behind_a_spool_that_is_empty(new, files):
-    """The same where all that was spooled has been sent long since."""
+    """The same where all spooled octets have been sent long since."""
     gate, is_sent = threading.Event(), threading.Event()
 
     def body():
@@ -315,7 +315,7 @@ def test_a_client_that_leaves_its_spool(new, files, is_done, wait_until):
 
 
 def test_a_client_that_leaves_while_the_spool_is_sent(new, files):
-    """Between two of its pieces, too."""
+    """Between two pieces, too."""
     harness, _, transport, _ = start_stuck(new, returning(iter(numbered(600))))
     transport.is_stuck = False
     transport.flush()
@@ -327,7 +327,7 @@ def test_a_client_that_leaves_while_the_spool_is_sent(new, files):
 
 
 def test_a_client_that_does_not_read_its_spool(new, files):
-    """--write-timeout is for it, too."""
+    """--write-timeout is for a spool's client, too."""
     _, connection, transport, _ = start_stuck(new, returning(iter(numbered(40))), write_seconds=5)
     for _ in range(7):
         connection.on_second()
@@ -356,7 +356,7 @@ def test_a_large_spool_is_closed_by_a_worker(new, files, monkeypatch):
 
 
 def test_early_hints_are_not_spooled(new, files):
-    """What comes before the head waits for the client, since the rest may take any way."""
+    """Early hints wait for the client, since the rest may take any way."""
     hints = Chunks()
 
     def app(environ, start_response):
@@ -373,7 +373,7 @@ def test_early_hints_are_not_spooled(new, files):
 
 
 def test_a_piece_for_the_spool_behind_the_end(new, files):
-    """What a second thread of the app spools while the end is on its way is dropped with its exchange."""
+    """A second thread's late piece for the spool is dropped with its exchange."""
     harness, connection, transport, _ = start_stuck(new, returning(iter(numbered(10)), [("Content-Length", "10000")]))
     exchange = connection.exchange
     with pytest.raises(ClientDisconnected):

@@ -1,4 +1,4 @@
-"""Responses that the event loop steps, with --threads 0: in turns, in the app's context, and as the client reads."""
+"""Responses stepped by the event loop, with --threads 0: in turns, in the app's context, and as the client reads."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from harness.replies import GET, Chunks, body_of, is_cut, returning
 from aserve.workers.inline import InlineExecutor
 
 
-def test_inline_pieces(new):
-    """Without threads, a stream is stepped by the loop."""
+def test_inline_pieces_are_stepped_by_the_loop(new):
     chunks = Chunks(b"a", b"b")
     _, connection, transport = new(returning(chunks), executor=InlineExecutor(), threads=0)
     connection.data_received(GET + GET)
@@ -64,7 +63,7 @@ def test_inline_pieces_take_turns(new):
 
 
 def test_inline_pieces_wait_for_the_client(new):
-    """A client that does not read stops the iterable; it goes on when there is room."""
+    """A client that does not read stops the iterable, which goes on when there is room."""
     chunks = Chunks(*[b"x" * 1000] * 10)
     _, connection, transport = new(returning(chunks), executor=InlineExecutor(), threads=0)
     transport.high, transport.is_stuck = 2500, True
@@ -76,7 +75,7 @@ def test_inline_pieces_wait_for_the_client(new):
 
 @pytest.mark.parametrize("is_stuck", [False, True])
 def test_inline_pieces_of_a_client_that_leaves(new, is_stuck):
-    """The iterable is closed when the client has gone, whatever it waited for."""
+    """The iterable is closed when the client has gone, whatever its wait."""
     chunks = Chunks(*[b"x" * 1000] * 200)
     harness, connection, transport = new(returning(chunks), executor=InlineExecutor(), threads=0)
     harness.service.ends = harness.log
@@ -106,8 +105,8 @@ def test_an_inline_stream_that_fails_later(new):
     assert is_cut(transport) and chunks.closed == 1
 
 
-def test_inline_write(new):
-    """write() without threads cannot wait; what it writes goes to the transport."""
+def test_an_inline_write_cannot_wait(new):
+    """write() without threads cannot wait; its octets go to the transport."""
 
     def app(environ, start_response):
         write = start_response("200 OK", [])

@@ -1,4 +1,4 @@
-"""The time-outs of the event loop's wire: who is too slow is answered, or let go; who is only slow is served.
+"""The time-outs of the event loop's wire: a client too slow is answered, or let go; a merely slow one is served.
 
 A second passes when a test says so.
 """
@@ -32,7 +32,7 @@ def test_an_idle_connection_closes(new):
 
 
 def test_how_long_a_connection_has_idled(new):
-    """Counted from its last response; while it does not idle, not at all."""
+    """Idleness counts from the last response; while busy, not at all."""
     harness, connection, _ = new()
     connection.data_received(GET)
     pass_seconds(connection, 2)
@@ -59,7 +59,7 @@ class EndingMeanwhile:
 
 @pytest.mark.parametrize("step", ["on_second", "abort"])
 def test_a_worker_ends_the_exchange_meanwhile(new, step):
-    """The loop goes on with what it has seen: nothing else that is due in this second, or at the end, is left out."""
+    """The loop goes on with its view: no other act due in this second, or at the end, is left out."""
     harness, wire, transport = new()
     wire.data_received(GET)
     connection, wire.connection = wire.connection, EndingMeanwhile(wire.connection)
@@ -132,7 +132,7 @@ def test_an_app_may_take_its_time(new):
 
 
 def test_a_live_body_must_make_progress(new):
-    """A live body that stops coming is the reader's error; its client is told, and the connection closes."""
+    """A stalled live body is the reader's error; its client is told, and the connection closes."""
     harness, connection, transport = new(body="stream", body_seconds=5)
     connection.data_received(POST_HEAD + b"he")
     pass_seconds(connection, 6)
@@ -158,7 +158,7 @@ def large(environ, start_response):
 
 
 def test_a_client_that_does_not_read_is_cut_off(new):
-    """--write-timeout: who reads nothing of a response loses the connection, by a reset."""
+    """--write-timeout: a client that reads nothing of a response loses the connection, by a reset."""
     harness, connection, transport = new(large, write_seconds=5)
     transport.is_stuck = True
     connection.data_received(GET)
@@ -186,7 +186,7 @@ def test_sending_more_is_not_reading(new):
 
 @pytest.mark.parametrize(("settings", "count", "seconds"), [({}, 1000, 3), ({"min_rate_bytes": 0}, 1, 1)])
 def test_a_client_that_reads_slowly_is_not_cut_off(new, settings, count, seconds):
-    """--write-timeout: whoever reads something is served, however little it is at a time; with --min-rate 0 an octet a second."""
+    """--write-timeout: a reading client is served, however slow; with --min-rate 0 an octet a second."""
     harness, connection, transport = new(large, write_seconds=5, **settings)
     through_transports(harness)
     transport.is_stuck = True
@@ -216,7 +216,7 @@ def test_a_client_must_read_at_the_minimum_rate(new, caplog):
 
 
 def test_an_app_that_writes_faster_than_its_client_reads(new):
-    """What the transport holds may grow while the client reads: it is not cut off."""
+    """The transport's octets may grow while the client reads: it is not cut off."""
     harness, connection, transport = new(write_seconds=5)
     transport.is_stuck = True
     connection.data_received(GET)
@@ -230,7 +230,7 @@ def test_an_app_that_writes_faster_than_its_client_reads(new):
 
 
 def test_a_closing_connection_has_a_time_limit_too(new):
-    """A client that does not read our last octets cannot keep the connection for ever."""
+    """A client that does not read our last octets cannot keep the connection without end."""
     harness, connection, transport = new(write_seconds=5)
     transport.is_stuck = True
     connection.data_received(GET_CLOSE)
@@ -242,7 +242,7 @@ def test_a_closing_connection_has_a_time_limit_too(new):
 
 
 def test_a_client_that_does_not_read_gets_no_more(new):
-    """Who sends request after request and reads nothing has one response waiting, not all of them."""
+    """A client that sends request after request and reads nothing has one response waiting, not all."""
     harness, connection, transport = new(large)
     through_transports(harness)
     transport.is_stuck = True
@@ -261,7 +261,7 @@ def test_a_client_that_does_not_read_gets_no_more(new):
 
 @pytest.fixture
 def taken_back(new):
-    """taken_back(app) -> a harness whose lane takes connections back, a wire, its transport; and those that it has taken."""
+    """taken_back(app) -> a harness whose lane takes connections back, a wire, its transport; and the taken connections."""
 
     def make(app=echo):
         harness, wire, transport = new(app)
@@ -273,7 +273,7 @@ def taken_back(new):
 
 
 def test_a_connection_that_idles_goes_back(taken_back):
-    """When it has needed nothing else for a while it is the lane's, and its transport closes."""
+    """After a while without other needs the connection is the lane's, and its transport closes."""
     harness, wire, transport, taken = taken_back()
     wire.data_received(GET)
     harness.executor.run()
@@ -286,7 +286,7 @@ def test_a_connection_that_idles_goes_back(taken_back):
 
 
 def test_a_connection_that_is_busy_goes_back(taken_back):
-    """One that never idles when it is looked at goes after its next exchange."""
+    """A connection never seen idle goes after its next exchange."""
     harness, wire, transport, taken = taken_back()
     for number in range(int(RETURN_SECONDS) + 2):
         wire.data_received(GET.replace(b"/ ", b"/%d " % number))
@@ -297,7 +297,7 @@ def test_a_connection_that_is_busy_goes_back(taken_back):
 
 
 def test_the_lane_does_not_take_it(taken_back):
-    """It stays, and asks again after a while."""
+    """A refused connection stays, and asks again after a while."""
     harness, wire, transport, _ = taken_back()
     asked = []
     harness.service.take_back = lambda connection, fd: asked.append(fd)
@@ -309,7 +309,7 @@ def test_the_lane_does_not_take_it(taken_back):
 
 @pytest.mark.parametrize("kind", ["pipelined", "split", "chunked", "expect", "hints", "pieces"])
 def test_what_is_not_plain_stays(taken_back, kind):
-    """What the fast path could not have served begins the time anew."""
+    """A request beyond the fast path begins the time anew."""
 
     def app(environ, start_response):
         if kind == "hints":

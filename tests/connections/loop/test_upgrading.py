@@ -1,4 +1,4 @@
-"""Which requests may become a WebSocket, and what becomes of those beside them."""
+"""Which requests may become a WebSocket, and the requests beside them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ ASKING_HEAD = "\r\n".join(["GET / HTTP/1.1", "Host: a", *ASKING, "", ""]).encode
         "GET / HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: h2c",
     ],
 )
-def test_other_requests(start_server, raw_client, request_line_and_fields):
-    """They are not offered one, and the connection goes on."""
+def test_other_requests_are_offered_no_websocket(start_server, raw_client, request_line_and_fields):
+    """Other requests are offered no WebSocket, and the connection goes on."""
     app = Switching()
     client = raw_client(start_server(app, is_checked=False))
     for _ in range(2):
@@ -39,7 +39,7 @@ def test_other_requests(start_server, raw_client, request_line_and_fields):
 
 @pytest.mark.any_parser
 def test_pipelined_behind_it(start_server, raw_client):
-    """If the app answers over HTTP, what has come behind the request is the next request."""
+    """If the app answers over HTTP, octets behind the request are the next request."""
     app = Switching()
     client = raw_client(start_server(app, is_checked=False))
     asking = "\r\n".join(["GET /plain HTTP/1.1", "Host: a", *ASKING, "", ""]).encode()
@@ -51,7 +51,7 @@ def test_pipelined_behind_it(start_server, raw_client):
 
 
 def test_octets_behind_one_that_waits(new):
-    """While a request waits that asks for a WebSocket, no more is read: nobody limits what may follow it."""
+    """While a request for a WebSocket waits, no more is read: nothing limits the octets behind it."""
     _, connection, transport = new()
     connection.data_received(GET)
     connection.data_received(ASKING_HEAD + b"early")
@@ -60,7 +60,7 @@ def test_octets_behind_one_that_waits(new):
 
 @pytest.mark.any_parser
 def test_a_health_check(start_server, raw_client):
-    """It is answered without the app, whatever it asks for."""
+    """A health check is answered without the app, whatever it asks for."""
     server = start_server(Switching(), is_checked=False, healthcheck_path="/-/health")
     client = raw_client(server)
     assert client.fetch("/-/health/live", *ASKING).status == 200
@@ -69,7 +69,7 @@ def test_a_health_check(start_server, raw_client):
 
 @pytest.mark.one_way
 def test_a_client_that_has_half_closed(start_server, raw_client):
-    """It gets what the app has to say; the app reads the end."""
+    """A half-closed client gets the app's octets; the app reads the end."""
     server = start_server(Switching(lambda sock: sock.sendall(b"[" + sock.recv(9) + b"]")), is_checked=False)
     client = raw_client(server)
     client.request("/", *ASKING)
@@ -79,7 +79,7 @@ def test_a_client_that_has_half_closed(start_server, raw_client):
 
 @pytest.mark.one_way
 def test_requests_are_counted(start_server, raw_client):
-    """One that becomes a WebSocket is a request, and takes no place in the lists of those that run."""
+    """A WebSocket is counted as a request, and takes no place in the lists of running ones."""
     server = start_server(Switching(), is_checked=False, stats="127.0.0.1:0")
     begin(raw_client(server))
     now = server.statistics()
@@ -89,7 +89,7 @@ def test_requests_are_counted(start_server, raw_client):
 
 @pytest.mark.one_way
 def test_a_client_that_has_half_closed_before_http(start_server, raw_client):
-    """If the app answers over HTTP, that is the last response."""
+    """If the app answers over HTTP, the response is the last."""
     client = raw_client(start_server(Switching(), is_checked=False))
     client.request("/plain", *ASKING)
     client.end_sending()
@@ -97,7 +97,7 @@ def test_a_client_that_has_half_closed_before_http(start_server, raw_client):
 
 
 async def test_what_a_worker_is_at():
-    """A request that asks for a WebSocket stands in the table of its process as long as it is one."""
+    """A request for a WebSocket stands in the table of its process as long as it is one."""
     memory = mmap.mmap(-1, TABLE_BYTES)
     seen = []
 

@@ -1,6 +1,6 @@
-"""A connection that has become a WebSocket: octets both ways, whoever is slow, and how it ends.
+"""A connection as a WebSocket: octets both ways, slow sides, and the end.
 
-Moments that sockets do not give: test_websocket_moments.py.
+Moments beyond sockets: test_websocket_moments.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LARGE = bytes(range(256)) * (32 * MB // 256)  # no system holds so much for a so
 
 @pytest.fixture
 def begun(start_server, raw_client):
-    """Start a server whose app talks so, and a client that has a WebSocket: begun(talk) -> app, server, client."""
+    """Start a server whose app talks so, and a client with a WebSocket: begun(talk) -> app, server, client."""
 
     def start(talk=None, **settings):
         app = Switching(talk)
@@ -37,7 +37,7 @@ def count(server):
 
 
 def test_octets_both_ways(begun):
-    """What one side sends the other gets, and nobody reads HTTP in it."""
+    """Each side gets the other's octets, and nobody reads HTTP in them."""
     _, server, client = begun()
     for octets in (b"\0", b"GET / HTTP/1.1\r\n\r\n", bytes(range(256))):
         client.send(octets)
@@ -49,7 +49,7 @@ def test_octets_both_ways(begun):
 
 
 @pytest.mark.any_parser
-def test_over_tls(begun, tls_settings):
+def test_the_app_needs_to_know_no_tls(begun, tls_settings):
     """The app needs to know nothing of TLS; its end is the client's closure alert, not only a FIN."""
     _, server, client = begun(**tls_settings)
     client.send(b"abc" * MB)
@@ -60,7 +60,7 @@ def test_over_tls(begun, tls_settings):
 
 @pytest.mark.one_way
 def test_the_app_ends_it_over_tls(begun, tls_settings):
-    """The client gets all, then the closure alert; what it still sends is dropped."""
+    """The client gets all, then the closure alert; its later octets are dropped."""
     _, server, client = begun(lambda sock: sock.sendall(LARGE), **tls_settings)
     assert client.recv_exactly(len(LARGE)) == LARGE
     client.send(b"bye")
@@ -78,7 +78,7 @@ def test_over_a_unix_socket(begun, tmp_path):
 
 
 def test_octets_that_come_with_the_request(start_server, raw_client):
-    """They are the app's, in their order, though they were read with the head."""
+    """Octets read with the head are the app's, in order."""
     server = start_server(Switching(), is_checked=False)
     client = raw_client(server)
     head = "\r\n".join(["GET / HTTP/1.1", "Host: a", *ASKING, "", ""]).encode()
@@ -90,7 +90,7 @@ def test_octets_that_come_with_the_request(start_server, raw_client):
 
 @pytest.mark.any_parser
 def test_behind_other_requests(start_server, raw_client):
-    """On a kept connection, and pipelined behind a request that is with the app, it is its turn then."""
+    """A WebSocket has its turn on a kept connection, and behind a running pipelined request."""
     server = start_server(Switching(), is_checked=False)
     client = raw_client(server)
     assert client.fetch("/plain").status == 200
@@ -129,7 +129,7 @@ def test_a_client_that_reads_slowly(begun):
 
 @pytest.mark.any_parser
 def test_an_app_that_reads_slowly(begun):
-    """The client waits, and gets back all that it has sent."""
+    """The client waits, and gets back all its octets."""
     may_read = threading.Event()
     got = []
 
@@ -151,7 +151,7 @@ def test_an_app_that_reads_slowly(begun):
 
 @pytest.mark.one_way
 def test_a_client_that_does_not_read(begun, caplog):
-    """It is cut off after --write-timeout, and the app's send() fails."""
+    """A client that does not read is cut off after --write-timeout, and the app's send() fails."""
     app, server, _ = begun(lambda sock: sock.sendall(LARGE), write_seconds=3)
     wait_until(lambda: server.statistics().responses_unsent_bytes)
     server.wait_until_steady(lambda: server.server.statistics().responses_unsent_bytes)
@@ -208,11 +208,11 @@ def test_an_app_that_closes_and_stays(begun):
 
 @pytest.mark.one_way
 def test_an_app_that_returns_without_closing(start_server, raw_client):
-    """What it has written is sent, then the connection closes, and the app's end; threads that it leaves behind see that."""
+    """Written octets are sent, then the connection closes, and the app's end; threads left behind see the close."""
     left, ended = [], []
 
     def read():
-        with contextlib.suppress(OSError):  # it was closed first
+        with contextlib.suppress(OSError):  # closed first
             assert left[0].recv(1) == b""
         ended.append(True)
 
@@ -234,7 +234,7 @@ def test_an_app_that_returns_without_closing(start_server, raw_client):
 
 @pytest.mark.one_way
 def test_a_client_that_does_not_close(begun):
-    """After the app's end it is given a moment; what it sends is dropped."""
+    """After the app's end the client has a moment; its octets are dropped."""
     _, server, client = begun(lambda sock: None)
     assert client.recv_to_end() == b""
     client.send(b"late")
@@ -244,7 +244,7 @@ def test_a_client_that_does_not_close(begun):
 
 
 @pytest.mark.one_way
-def test_a_drain(begun):
+def test_a_drain_lets_the_app_say_something(begun):
     """The app reads the end, may still say something, and nothing is cut off."""
 
     def talk(sock):
@@ -261,7 +261,7 @@ def test_a_drain(begun):
 
 @pytest.mark.one_way
 def test_an_app_that_hears_nothing_of_a_drain(begun, caplog):
-    """It is cut off after --drain-timeout."""
+    """A deaf app is cut off after --drain-timeout."""
     may_return = threading.Event()
     app, server, client = begun(lambda sock: may_return.wait(30), drain_seconds=0.2)
     server.begin_drain()
@@ -274,7 +274,7 @@ def test_an_app_that_hears_nothing_of_a_drain(begun, caplog):
 
 @pytest.mark.one_way
 def test_begun_while_the_server_drains(start_server, raw_client):
-    """It ends at once."""
+    """A WebSocket begun in a drain ends at once."""
     app = Held(Switching())
     server = start_server(app, is_checked=False)
     client = raw_client(server)
@@ -321,7 +321,7 @@ def test_an_app_that_fails(begun, caplog):
 @pytest.mark.one_way
 @pytest.mark.parametrize("status", [101, 400])
 def test_the_access_log(start_server, raw_client, tmp_path, status):
-    """One line, when it ends: the status that the app has written, its octets, how long it took."""
+    """One line, at the end: the status written by the app, its octets, its duration."""
 
     def app(environ, start_response):
         sock = environ["werkzeug.socket"]
@@ -344,7 +344,7 @@ def test_the_access_log(start_server, raw_client, tmp_path, status):
 
 @pytest.mark.one_way
 def test_a_peer_that_a_proxy_names(begun, raw_client):
-    """The app sees the client that a trusted proxy names, and has the socket all the same."""
+    """The app sees the client named by a trusted proxy, and has the socket all the same."""
     app, server, _ = begun(trusted_proxies="127.0.0.1")
     begin(raw_client(server), "/", "X-Forwarded-For: 203.0.113.7")
     assert app.environs[-1]["REMOTE_ADDR"] == "203.0.113.7"

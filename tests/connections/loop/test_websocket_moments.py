@@ -1,4 +1,4 @@
-"""A WebSocket in moments that sockets do not give: over fakes, whose loop and transport take every step when told to."""
+"""A WebSocket in moments beyond sockets: over fakes, whose loop and transport take every step when told to."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Loop(StepLoop):
 
 
 class Executor(StepExecutor):
-    """An executor that remembers who was set aside."""
+    """An executor that remembers its set-aside threads."""
 
     def __init__(self):
         super().__init__()
@@ -53,7 +53,7 @@ class Executor(StepExecutor):
 
 
 class InFlight:
-    """The table, as far as it is asked."""
+    """The table, as far as asked."""
 
     def __init__(self):
         self.ended = []
@@ -67,7 +67,7 @@ class Called(Connection):
 
 
 class Fake:
-    """A WebSocket that the app of the test has begun, over a transport of the test."""
+    """A WebSocket begun by the test's app, over a transport of the test."""
 
     def __init__(self, octets=b"", is_write_paused=False, is_at_eof=False, is_gone=False, is_ending=False):
         self.loop, self.executor, self.in_flight, self.calls = Loop(), Executor(), InFlight(), []
@@ -92,7 +92,7 @@ class Fake:
         self.transport.set_protocol(self.socket)
 
     def write(self, octets):
-        """The app writes, and the loop sees it."""
+        """Let the app write, and the loop see it."""
         self.app.sendall(octets)
         self.look()
 
@@ -133,7 +133,7 @@ def fake():
 
 
 def test_what_it_takes_over(fake):
-    """Octets that came with the request, a client that is behind, one that sends no more, and what counts it as a request."""
+    """It takes over octets of the request, a client that is behind or sends no more, and its count as a request."""
     each = fake(octets=b"early", is_write_paused=True, is_at_eof=True)
     each.write(SWITCHING)
     assert each.app.recv(99) == b"early" and each.app.recv(99) == b""
@@ -150,7 +150,7 @@ def test_what_it_takes_over(fake):
 
 
 def test_while_it_drains(fake):
-    """It ends in its turn."""
+    """In a drain a WebSocket ends in its turn."""
     each = fake(is_ending=True)
     each.write(SWITCHING)
     each.loop.turn()
@@ -159,7 +159,7 @@ def test_while_it_drains(fake):
 
 
 def test_within_the_drain_delay(fake):
-    """One that begins then lives on, as those do that had begun before."""
+    """A WebSocket begun then lives on, as earlier ones do."""
     each = fake()
     each.service.is_draining = True
     each.write(SWITCHING)
@@ -187,7 +187,7 @@ def test_the_client_is_gone(fake):
     """The app that begins it finds the end; HTTP ends the exchange."""
     each = fake(is_gone=True)
     each.write(SWITCHING)
-    with contextlib.suppress(ConnectionResetError):  # Linux: what it has written was not read
+    with contextlib.suppress(ConnectionResetError):  # Linux: its octets were not read
         assert each.app.recv(1) == b""
     each.socket.on_second()
     each.socket.abort()
@@ -198,7 +198,7 @@ def test_the_client_is_gone(fake):
 
 
 def test_the_app_closes_with_octets_unread(fake):
-    """What the client sends then is dropped; the connection ends."""
+    """The client's later octets are dropped; the connection ends."""
     each = fake()
     each.write(SWITCHING)
     each.socket.data_received(b"unread")
@@ -215,7 +215,7 @@ def test_the_app_closes_with_octets_unread(fake):
 
 
 def test_no_room_for_the_app(fake):
-    """Reading is paused; what had been read before goes on, then the end of the client's octets."""
+    """Reading is paused; earlier octets go on, then the end of the client's octets."""
     each = fake()
     each.write(SWITCHING)
     each.socket.data_received(LARGE)
@@ -231,7 +231,7 @@ def test_no_room_for_the_app(fake):
 
 
 def test_the_app_returns_while_the_client_is_behind(fake):
-    """All that it has written is sent, as the client reads."""
+    """All written octets are sent, as the client reads."""
     each = fake()
     each.write(SWITCHING)
     assert each.transport.received() == SWITCHING
@@ -249,7 +249,7 @@ def test_the_app_returns_while_the_client_is_behind(fake):
 
 @pytest.mark.parametrize("has_returned", [False, True])
 def test_the_transport_is_lost(fake, has_returned):
-    """Its end is the client's, and logged when the app has returned; or as the server ends, for an app that hangs."""
+    """Its end is the client's, and logged at the app's return; or at the server's end, for a hanging app."""
     each = fake()
     each.write(SWITCHING)
     if has_returned:
@@ -268,7 +268,7 @@ def test_the_transport_is_lost(fake, has_returned):
 
 
 def test_a_fin_that_cannot_be_sent(fake):
-    """The client was quicker; reading on finds that out. Where none can be sent, the transport closes."""
+    """The client was quicker; reading on finds the end. Where no FIN can be sent, the transport closes."""
     each = fake()
     each.write(SWITCHING)
     each.transport.eof_error = OSError()
@@ -300,7 +300,7 @@ def test_progress_of_a_slow_reader(fake):
 
 
 def test_a_client_that_had_nothing_to_read(fake):
-    """The time of --write-timeout begins with octets for it, however long it was quiet before, and however many there were."""
+    """The time of --write-timeout begins with octets for the client, however long the quiet before, and however many they are."""
     each = fake()
     each.write(SWITCHING)
     assert each.transport.received() == SWITCHING
@@ -326,7 +326,7 @@ def test_the_end_of_its_worker(fake):
 
 @pytest.mark.parametrize("has_begun", [True, False])
 def test_a_worker_that_was_written_off(fake, has_begun):
-    """One that has begun ends as it comes back; the other was answered for."""
+    """A begun one ends as it comes back; the other was answered for."""
     each = fake()
 
     def run(exchange):

@@ -1,4 +1,4 @@
-"""A request that asks for a WebSocket, while the app may still answer it over HTTP."""
+"""A request for a WebSocket, while the app may still answer over HTTP."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HINT = [("Link", "</a.css>; rel=preload")]
 
 
 class Keeping:
-    """An app that answers over HTTP, and keeps the sockets that it was offered."""
+    """An app that answers over HTTP, and keeps the offered sockets."""
 
     def __init__(self, answer=apps.hello):
         self.answer = answer
@@ -28,7 +28,7 @@ class Keeping:
 
 
 def is_dead(sock):
-    """Wait until it is closed, which its worker sees to."""
+    """Wait until the socket is closed by its worker."""
     wait_until(lambda: sock.fileno() == -1)
     return True
 
@@ -45,7 +45,7 @@ def hinting(environ, start_response):
 
 
 def test_an_app_that_leaves_it_alone(start_server, raw_client):
-    """It answers as always, the connection is kept, and the socket leads nowhere then."""
+    """The app answers as always, the connection is kept, and the socket leads nowhere."""
     app = Keeping()
     server = start_server(app, is_checked=False)
     client = raw_client(server)
@@ -72,7 +72,7 @@ def test_answers_that_begin_early(start_server, raw_client, answer):
 
 @pytest.mark.one_way
 def test_an_app_that_closes_it(start_server, raw_client):
-    """It may still answer."""
+    """An app that closes the socket may still answer."""
 
     def app(environ, start_response):
         environ["werkzeug.socket"].close()
@@ -120,7 +120,7 @@ def test_what_is_written_past_the_socket(start_server, raw_client, caplog):
 
 @pytest.mark.one_way
 def test_written_at_the_last_moment(start_server, raw_client):
-    """What the app writes and what it returns at once race: it is a WebSocket each time."""
+    """The app's write and its immediate return race: it is a WebSocket each time."""
 
     def app(environ, start_response):
         environ["werkzeug.socket"].sendall(SWITCHING + b"abc")
@@ -132,8 +132,8 @@ def test_written_at_the_last_moment(start_server, raw_client):
 
 
 @pytest.mark.one_way
-def test_a_deadline(start_server, raw_client):
-    """An app that hangs before it has decided gets no more time than others; its thread is written off."""
+def test_a_deadline_includes_the_decision(start_server, raw_client):
+    """An app that hangs before its decision gets no more time than any; its thread is written off."""
     is_in, may_return = threading.Event(), threading.Event()
     app = Keeping(lambda environ, start_response: (is_in.set(), may_return.wait(20), [])[2])
     server = start_server(app, is_checked=False, request_seconds=1)
@@ -176,7 +176,7 @@ def abort(server, _):
     ids=["fin", "reset", "abort", "drain"],
 )  # fmt: skip
 def test_an_app_that_reads_first(start_server, raw_client, end):
-    """It finds the end of its client, or of the server, though nothing was decided yet; what it answers then is HTTP."""
+    """The app finds the end of its client, or of the server, before any decision; its answer is then HTTP."""
     is_in, got = threading.Event(), []
 
     def app(environ, start_response):
@@ -200,7 +200,7 @@ def is_reading(wire):
 
 
 def test_octets_before_it_has_decided(start_server, raw_client):
-    """They are read once, and then no more; the app has them as it begins, in their order."""
+    """They are read once, and then no more; the app has them as it begins, in order."""
     app = Held(Switching())
     server = start_server(app, is_checked=False)
     client = raw_client(server)

@@ -1,4 +1,4 @@
-"""How many WebSockets a server has, and how they end with it."""
+"""The number of a server's WebSockets, and their end with the server."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from aserve.connections.loop.websockets import WebSockets
 
 
 @pytest.mark.one_way
-def test_the_limit(start_server, raw_client, caplog):
-    """One too many gets a 503, and may try again; the log says so once; an end makes room."""
+def test_the_limit_refuses_one_too_many(start_server, raw_client, caplog):
+    """One too many gets a 503 with Retry-After; the log says so once; an end makes room."""
     server = start_server(Switching(), is_checked=False, websockets=1)
     first = begin(raw_client(server))
     for _ in range(2):
@@ -31,18 +31,14 @@ def test_the_limit(start_server, raw_client, caplog):
         client.request(target, *ASKING)
         return client.recv_head().status
 
-    for _ in range(
-        3
-    ):  # an answer over HTTP takes no place for longer; it gives it back behind the answer, when others may ask
+    for _ in range(3):  # an answer over HTTP frees its place a moment later, behind the answer
         wait_until(lambda: ask("/plain") == 200)
     wait_until(lambda: ask("/") == 101)
     assert caplog.text.count("there are 1 WebSockets, the limit (--websockets)") == 1
 
 
 @pytest.mark.one_way
-def test_no_descriptor(start_server, raw_client, caplog, monkeypatch):
-    """Without room for a pair of sockets it is a 503, too."""
-
+def test_no_descriptor_is_a_503(start_server, raw_client, caplog, monkeypatch):
     def fail():
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -58,8 +54,8 @@ def test_no_descriptor(start_server, raw_client, caplog, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "is_told"), [({"websockets": 0}, False), ({"threads": 1}, True), ({"threads": 0}, True)]
 )
-def test_none(start_server, raw_client, caplog, settings, is_told):
-    """Without the setting, or a second thread, such a request is as any other, and what follows it, too."""
+def test_none_are_offered_without_setting_or_threads(start_server, raw_client, caplog, settings, is_told):
+    """Without the setting, or a second thread, such a request is as any other, and so are later ones."""
     app = Switching()
     server = start_server(app, is_checked=False, **settings)
     client = raw_client(server)
@@ -72,7 +68,7 @@ def test_none(start_server, raw_client, caplog, settings, is_told):
 
 @pytest.mark.parametrize(("count", "times"), [(3, [0, 0.01, 0.02, 0.03, 0.04]), (2000, [0, 0.005, 0.01, 0.015, 0.02])])
 def test_one_after_the_other(count, times):
-    """As the server drains they end a hundred a second, or all of them in the first half of --drain-timeout."""
+    """As the server drains they end a hundred a second, or all in the first half of --drain-timeout."""
     calls = []
 
     class Loop:
@@ -88,7 +84,7 @@ def test_one_after_the_other(count, times):
 
 
 def test_ends_are_not_warned_of():
-    """An app that drops its socket without closing it does what Werkzeug's server allows."""
+    """An app that drops its socket without closing it does as Werkzeug's server allows."""
     with socket.socket() as other:
         end = websockets.PairEnd(fileno=socket.dup(other.fileno()))
         del end

@@ -1,7 +1,7 @@
-"""One transport's life: what is read is answered, in order.
+"""One transport's life: read requests are answered, in order.
 
-The transport is a fake over a real socket pair; the loop and the worker go on only when told
-to (fakes.Harness), so that every stage can be looked at.
+The transport is a fake over a real socket pair; the loop and the worker go on only when told to (fakes.Harness), so that every stage can be looked
+at.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def test_a_request_is_answered(new):
 
 @pytest.mark.parametrize("end", ["answered", "lost", "taken over"])
 def test_what_other_processes_are_told(new, end):
-    """A request that is whole is in flight until its exchange ends, and is counted once."""
+    """A whole request is in flight until its exchange ends, and is counted once."""
     harness, connection, transport = new()
     table = mmap.mmap(-1, TABLE_BYTES)
     harness.service.in_flight = InFlight(None, table)
@@ -61,7 +61,7 @@ def test_what_other_processes_are_told(new, end):
 
 
 def test_who_comes_with_an_exchange(new):
-    """It is in flight here, too, but was counted where it has come from."""
+    """A moved request is in flight here, too, but counted where it came from."""
     harness, _, _ = new()
     table = mmap.mmap(-1, TABLE_BYTES)
     harness.service.in_flight = InFlight(None, table)
@@ -93,7 +93,7 @@ def test_octet_by_octet(new, raw):
         (None, ("", "")),
     ],
 )
-def test_the_client(new, peername, client):
+def test_the_client_has_the_transports_address(new, peername, client):
     """The client's address is the transport's; a unix socket has none."""
     harness, _, _ = new()
     wire, _ = harness.connect(peername=peername)
@@ -116,7 +116,7 @@ def test_the_last_response(new, raw):
 
 
 def test_http_1_0_keep_alive(new):
-    """RFC 9112 C.2.2: an HTTP/1.0 client that asks for it keeps its connection."""
+    """RFC 9112 C.2.2: an HTTP/1.0 client keeps its connection if asked for."""
     harness, connection, transport = new()
     for _ in range(2):
         connection.data_received(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
@@ -131,7 +131,7 @@ def test_http_1_0_keep_alive(new):
 @pytest.mark.parametrize("count", [2, 3, 16, 17, 40])
 @pytest.mark.parametrize("max_pipelined", [1, 2, 16])
 def test_pipelined_requests_are_answered_in_order(new, count, max_pipelined):
-    """Requests of one segment go to the app one at a time, and all of them are answered."""
+    """Requests of one segment go to the app one at a time, and all are answered."""
     running = []
 
     def app(environ, start_response):
@@ -152,7 +152,7 @@ def test_pipelined_requests_are_answered_in_order(new, count, max_pipelined):
 
 
 def test_requests_that_come_while_one_runs(new):
-    """They wait for their turn, whole or in part."""
+    """Later requests wait for their turn, whole or in part."""
     harness, connection, transport = new()
     connection.data_received(get(0))
     harness.executor.run_job()  # answered past the loop, or posted: not of interest here
@@ -176,7 +176,7 @@ def test_reading_pauses_while_too_many_wait(new):
 
 
 def test_nothing_behind_the_last_request_is_answered(new):
-    """RFC 9112 9.6: what follows a request that closes is not for us."""
+    """RFC 9112 9.6: octets behind a closing request are not for us."""
     harness, connection, transport = new()
     connection.data_received(GET_CLOSE + get(1))
     harness.executor.run()
@@ -218,8 +218,8 @@ def test_a_refused_head_request(new):
 # 100-continue: RFC 9110 10.1.1
 
 
-def test_continue(new):
-    """A client that waits is told to go on; one that does not is not."""
+def test_continue_goes_to_waiting_clients_alone(new):
+    """A waiting client is told to go on; another is not."""
     harness, connection, transport = new()
     connection.data_received(EXPECT)
     assert transport.received() == CONTINUE and harness.executor.jobs == []
@@ -274,8 +274,8 @@ def connect_one(new, app=echo, **attributes):
     return (harness, *harness.connect())
 
 
-def test_a_ping(new):
-    """A health check is answered by the loop itself, which says what there is to say."""
+def test_a_ping_is_answered_by_the_loop(new):
+    """A health check is answered by the loop itself, with its warning."""
     replies = []
 
     def ping(warning):
@@ -289,7 +289,7 @@ def test_a_ping(new):
 
 
 def test_a_silent_refusal(new, caplog):
-    """A client that speaks no HTTP is not answered in it: the log says why."""
+    """A client without HTTP is not answered in HTTP: the log says why."""
     refusal = RequestRefused(400, "not a packet")
     harness, connection, transport = connect_one(new, refusal=refusal, is_silent=True, is_for_loop=True)
     connection.data_received(b"x")
@@ -323,7 +323,7 @@ def test_the_access_log(new):
 
 @pytest.mark.parametrize("is_asked_for", [True, False])
 def test_when_a_request_came(new, is_asked_for):
-    """The time is that of a whole request, if somebody wants to know it."""
+    """The time is of a whole request, if wanted."""
     harness, connection, transport = new()
     harness.service.times_requests = is_asked_for
     connection.data_received(POST_HEAD)
@@ -338,7 +338,7 @@ def test_when_a_request_came(new, is_asked_for):
 
 @pytest.mark.parametrize("is_out", [False, True])
 def test_an_exchange_is_taken_over(new, is_out):
-    """The loop answers in place of a worker that hangs, or cuts what it has begun."""
+    """The loop answers in place of a hanging worker, or cuts its begun response."""
     seen = []
 
     def app(environ, start_response):
@@ -347,7 +347,7 @@ def test_an_exchange_is_taken_over(new, is_out):
         if is_out:
             write(b"begun")
         connection.take_over(exchange, why)
-        connection.take_over(exchange, why)  # it is the connection's no longer
+        connection.take_over(exchange, why)  # no longer the connection's
         with pytest.raises(ClientDisconnected):
             write(b"late")
         return []
@@ -366,7 +366,7 @@ def test_an_exchange_is_taken_over(new, is_out):
 
 
 def test_a_client_without_an_address(new):
-    """A TCP client whose address the transport has not learned is cut off: it is no unix socket's peer."""
+    """A TCP client with an address unknown to the transport is cut off: it is no unix socket's peer."""
     harness, *_ = new()
     connection, transport = LoopWire(Connection(harness.service)), FakeTransport(peername=None)
     harness.transports.append(transport)
@@ -378,7 +378,7 @@ def test_a_client_without_an_address(new):
 
 
 def test_an_empty_line_while_idle(new):
-    """RFC 9112 2.2: some clients send one behind a body; no request has begun by it, and no head is awaited."""
+    """RFC 9112 2.2: some clients send an empty line behind a body; it begins no request, and no head is awaited."""
     harness, connection, transport = new()
     connection.data_received(POST)
     harness.executor.run()
@@ -392,7 +392,7 @@ def test_an_empty_line_while_idle(new):
 
 
 def test_a_continue_for_the_request_behind(new):
-    """It is that request's: neither the one before gets it, nor is it lost."""
+    """The 100 is for the later request: the earlier does not get it, nor is it lost."""
     harness, connection, transport = new(body="stream")
     connection.data_received(POST + EXPECT)
     harness.executor.run_job()

@@ -7,8 +7,7 @@ import errno
 from harness.wires import BAD, GET, GET_CLOSE, pass_seconds
 
 
-def test_lingering_ends(new):
-    """After the last response the client is read on for a moment, and no longer."""
+def test_lingering_ends_after_a_moment(new):
     harness, connection, transport = new()
     connection.data_received(GET_CLOSE)
     harness.executor.run()
@@ -30,7 +29,7 @@ def test_lingering_ends_with_the_client(new):
 
 
 def test_lingering_has_its_limit(new):
-    """Who sends on and on is not read for ever: neither a lot at once, nor a little for long."""
+    """An endless sender is not read for ever: neither a lot at once, nor a little for long."""
     harness, connection, transport = new()
     connection.data_received(BAD)
     data = bytes(1 << 20)
@@ -64,7 +63,7 @@ def test_a_transport_without_half_close(new):
 
 
 def test_a_reset_before_our_fin(new):
-    """A client that has reset the connection makes write_eof fail: that is no fault of ours."""
+    """A client's reset makes write_eof fail: no fault of ours."""
     harness, connection, transport = new()
     transport.eof_error = OSError(errno.ENOTCONN, "Transport endpoint is not connected")
     connection.data_received(GET_CLOSE)
@@ -73,8 +72,7 @@ def test_a_reset_before_our_fin(new):
     assert harness.service.connections == set()
 
 
-def test_abort(new):
-    """From outside, a connection can be ended at once."""
+def test_an_abort_ends_a_connection_at_once(new):
     harness, connection, transport = new()
     connection.data_received(GET)
     connection.abort()

@@ -1,4 +1,4 @@
-"""Draining: requests that have begun are answered, idle connections close, front servers are waited for."""
+"""Draining: begun requests are answered, idle connections close, front servers are waited for."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from harness.slow_clients import through_transports
 from harness.wires import GET, GET_CLOSE, POST, bodies, get, pass_seconds
 
 
-def test_drain_idle(new):
-    """An idle connection closes at once; one that has not asked yet may do so for a while."""
+def test_a_drain_closes_idle_connections(new):
+    """An idle connection closes at once; a new one may ask for a while."""
     harness, connection, transport = new()
     drain(harness, connection)
     assert transport.calls == []
@@ -32,7 +32,7 @@ def drain(harness, connection):
 
 
 def test_drain_with_a_successor(new):
-    """One that idles is closed two seconds later, unless its next request was on its way."""
+    """An idle connection is closed two seconds later, unless its next request was on its way."""
     harness, connection, transport = new()
     harness.service.is_replaced = True
     connection.data_received(GET)
@@ -47,7 +47,7 @@ def test_drain_with_a_successor(new):
 
 
 def test_drain_with_a_successor_while_a_response_is_sent(new):
-    """A response that has said nothing of an end is followed by none, at once: the next one says so."""
+    """A response without a word of an end is followed by none, at once: the next one says so."""
     harness, connection, transport = new()
     harness.service.is_replaced = True
     connection.data_received(POST)
@@ -61,8 +61,8 @@ def test_drain_with_a_successor_while_a_response_is_sent(new):
     assert b"\r\nConnection: close\r\n" in transport.received()
 
 
-def test_drain_running(new):
-    """A request that runs is answered, and the client told that it was the last."""
+def test_a_drain_answers_running_requests(new):
+    """A running request is answered, and the client told that it was the last."""
     harness, connection, transport = new()
     connection.data_received(get(0) + get(1))
     drain(harness, connection)
@@ -73,7 +73,7 @@ def test_drain_running(new):
 
 
 def test_drain_between_response_and_answer(new):
-    """A response that is made already goes out as it is; then the connection closes."""
+    """A response made already goes out unchanged; then the connection closes."""
     harness, connection, transport = new()
     connection.data_received(POST)
     harness.executor.run_job()
@@ -82,8 +82,8 @@ def test_drain_between_response_and_answer(new):
     assert bodies(transport.received()) == [b"/phello"] and "write_eof" in transport.calls
 
 
-def test_drain_receiving(new):
-    """A request that has begun may still come, and is answered as the last one."""
+def test_a_drain_waits_for_a_begun_request(new):
+    """A begun request may still come, and is answered as the last one."""
     harness, connection, transport = new()
     connection.data_received(GET[:9])
     drain(harness, connection)
@@ -94,8 +94,8 @@ def test_drain_receiving(new):
     assert bodies(octets) == [b"/"] and b"\r\nConnection: close\r\n" in octets
 
 
-def test_drain_lingering(new):
-    """A connection that has had its last response ends by itself."""
+def test_a_drain_leaves_lingering_connections(new):
+    """A connection past its last response ends by itself."""
     harness, connection, transport = new()
     connection.data_received(GET_CLOSE)
     harness.executor.run()
@@ -106,7 +106,7 @@ def test_drain_lingering(new):
 
 
 def test_a_connection_accepted_while_draining(new):
-    """Who was in the queue when the drain began is answered, and told that it was the last."""
+    """A client queued at the drain's begin is answered, and told of the last response."""
     harness, _, _ = new()
     harness.service.is_draining = True
     connection, transport = harness.connect()
@@ -124,7 +124,7 @@ def test_a_front_server_is_waited_for(new):
     for octets, reply in ((PACKET, b"HTTP/1.1 200 OK\r\n"), (PING, b"\x64\x08\x00\x01draining")):
         harness, connection, transport = new(protocol="uwsgi")
         drain(harness, connection)
-        late, late_transport = harness.connect()  # the kernel had queued it
+        late, late_transport = harness.connect()  # queued by the kernel
         for client, wire in ((connection, transport), (late, late_transport)):
             assert not wire.is_closing()
             client.data_received(octets)
@@ -133,8 +133,8 @@ def test_a_front_server_is_waited_for(new):
 
 
 def test_within_the_drain_delay(new):
-    """Who has not been told that the connection closes may send on; who connects within it is told."""
-    harness, connection, transport = new(returning([bytes(1 << 20)]))  # the loop itself ends what is so large
+    """A client not told of the close may send on; a client that connects within the delay is told."""
+    harness, connection, transport = new(returning([bytes(1 << 20)]))  # the loop itself ends so large a response
     through_transports(harness)
     harness.service.is_draining = True
     late, late_transport = harness.connect()
@@ -156,7 +156,7 @@ def test_a_front_server_is_not_waited_for_long(new):
 
 
 def test_a_front_server_that_sends_on(new):
-    """A front server may send all of its body before it reads our refusal: it is taken, for a while."""
+    """A front server may send its whole body before reading our refusal: the body is taken, for a while."""
     harness, connection, transport = new(protocol="scgi", max_body_bytes=1)
     connection.data_received(b"42:CONTENT_LENGTH\x0099999999\0SCGI\x001\0PATH_INFO\0\0,")
     assert transport.received().startswith(b"Status: 413 ")
@@ -168,7 +168,7 @@ def test_a_front_server_that_sends_on(new):
 
 
 def test_a_drain_while_a_worker_writes(new):
-    """A drain that meets a worker's last write leaves no idle connection behind."""
+    """A drain during a worker's last write leaves no idle connection behind."""
     harness, connection, transport = new()
     writing, drained = threading.Event(), threading.Event()
     size = transport.get_write_buffer_size

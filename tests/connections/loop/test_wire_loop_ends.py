@@ -1,4 +1,6 @@
-"""How a connection ends: by the client, by its loss, by going elsewhere; nothing is left of it. (After the last response: test_wire_loop_closing.py.)"""
+"""The end of a connection: by the client, by its loss, by going elsewhere; nothing is left of it. (After the last response:
+test_wire_loop_closing.py.)
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def test_eof_without_a_whole_request(new, raw):
     ("seconds", "keeps", "end"), [(60, False, CLIENT_GONE), (60, True, ANSWERED), (1, False, ANSWERED)]
 )
 def test_a_client_that_ends_long_behind_its_request(new, seconds, keeps, end):
-    """It has left, unless --keep-half-closed says that it may still read; it is answered all the same."""
+    """Such a client has left, unless --keep-half-closed says that it may still read; it is answered all the same."""
     harness, connection, transport = new(keep_half_closed=keeps)
     harness.service.times_requests = True
     connection.data_received(POST)
@@ -49,7 +51,7 @@ def test_a_client_that_ends_long_behind_its_request(new, seconds, keeps, end):
 @pytest.mark.parametrize("max_pipelined", [1, 16])
 @pytest.mark.parametrize("rest", [b"", GET[:9]])
 def test_a_half_closed_client_is_answered(new, count, max_pipelined, rest):
-    """RFC 9112 9.6: a client may close its side behind its requests; all of them are answered."""
+    """RFC 9112 9.6: a client may close its side behind its requests; all are answered."""
     harness, connection, transport = new(max_pipelined=max_pipelined)
     connection.data_received(b"".join(map(get, range(count))) + rest)
     connection.eof_received()
@@ -86,8 +88,8 @@ def test_eof_within_a_live_body(new):
         (b"", "closing"),
     ],
 )
-def test_lost(new, files, raw, stage):
-    """Whatever the stage: no connection, no file, no waiting request is left, and nothing raises."""
+def test_a_lost_connection_leaves_nothing(new, files, raw, stage):
+    """Whatever the stage, a loss leaves no connection, file or waiting request, and raises nothing."""
     harness, connection, transport = new(body_memory_bytes=2)
     if raw:
         connection.data_received(raw)
@@ -104,7 +106,7 @@ def test_lost(new, files, raw, stage):
 
 
 class Fault(Exception):
-    """What a step of the end raises here."""
+    """The exception of a failing step."""
 
 
 def raise_fault(*_):
@@ -114,7 +116,7 @@ def raise_fault(*_):
 @pytest.mark.provokes("please report this as a bug")
 @pytest.mark.parametrize("step", ["discard", "body", "protocol", "sending", "writing"])
 def test_one_step_of_the_end_fails(new, files, monkeypatch, caplog, step):
-    """Whatever raises at the end of a connection, all else is freed, and a worker that waits is woken; the log has it."""
+    """Whatever step of a connection's end raises, the rest is freed, and a waiting worker is woken; the log has the fault."""
     harness, connection, transport = new(body_memory_bytes=2)
     connection.data_received(POST + POST)
     waiter = connection._outbox._waiter = threading.Lock()
@@ -144,7 +146,7 @@ def test_one_step_of_the_end_fails(new, files, monkeypatch, caplog, step):
 
 
 def test_lost_while_the_app_reads_a_live_body(new):
-    """A reader that waits is woken; the log shows that there was no response."""
+    """A waiting reader is woken; the log shows that there was no response."""
 
     def app(environ, start_response):
         return [environ["wsgi.input"].read()]
@@ -162,7 +164,7 @@ def test_lost_while_the_app_reads_a_live_body(new):
 
 
 def test_lost_with_a_live_body_waiting(new):
-    """So is one whose turn never comes."""
+    """A reader whose turn never comes is woken, too."""
     harness, connection, transport = new(body="stream")
     connection.data_received(GET + POST_HEAD + b"he")
     transport.lose()
@@ -210,7 +212,7 @@ def test_a_lost_connection_is_freed_at_once(new, no_collector, is_running):
 
 
 class Canary:
-    """Held by what can have no weak reference."""
+    """Held by an object without weak references."""
 
     @classmethod
     def of(cls, connection):
@@ -221,7 +223,7 @@ class Canary:
 
 @pytest.mark.parametrize("is_logged", [True, False])
 def test_a_body_is_refused_after_its_client_has_gone(new, is_logged):
-    """Who refuses it may hear of that later than the event loop: the log has its line, and nothing else is done."""
+    """The refusing part may hear of the loss later than the event loop: the log has its line, and nothing else is done."""
     harness, wire, transport = new()
     if is_logged:
         harness.service.ends = harness.log
@@ -238,7 +240,7 @@ def test_a_body_is_refused_after_its_client_has_gone(new, is_logged):
 
 @pytest.mark.parametrize("is_used", [True, False])
 def test_a_connection_that_waits_is_let_go(new, is_used):
-    """Its transport closes a descriptor of its own; another is the caller's, and the client sees no end."""
+    """The transport closes its own descriptor; another is the caller's, and the client sees no end."""
     harness, wire, transport = new()
     if is_used:
         wire.data_received(GET)
@@ -255,7 +257,7 @@ def test_a_connection_that_waits_is_let_go(new, is_used):
 
 @pytest.mark.parametrize("why", ["receives", "runs", "closes", "unsent", "tls", "announced"])
 def test_a_connection_that_stays(new, why):
-    """One on which something is under way, or known to us alone, is not let go."""
+    """A connection with an act under way, or known to us alone, is not let go."""
     harness, wire, transport = new()
     if why == "tls":
         wire, transport = harness.connect(LoopWire(Connection(harness.service), can_bypass=False))
@@ -276,7 +278,7 @@ def test_a_connection_that_stays(new, why):
 
 
 def test_a_connection_that_comes_from_elsewhere(new):
-    """It idles already, is never asked who it is, and is let go again like any other."""
+    """Such a connection idles already, is never asked for its client, and is let go again like any other."""
     harness, *_ = new()
     wire, transport = harness.connect(LoopWire.kept(Connection(harness.service, "198.51.100.9", "1")))
     assert wire.state == State.IDLE and wire.connection.remote_addr == "198.51.100.9"
@@ -289,7 +291,6 @@ def test_a_connection_that_comes_from_elsewhere(new):
 
 @pytest.mark.skipif(sys.implementation.name == "pypy", reason="PyPy collects everything by tracing")
 def test_a_connection_that_is_let_go_is_freed_at_once(new, no_collector):
-    """Nothing of it waits for the garbage collector."""
     harness, wire, transport = new()
     wire.data_received(GET)
     harness.executor.run()

@@ -1,4 +1,4 @@
-"""What each thread is at: its request if it has one, and its stack from the app on."""
+"""Each thread's present work: its request if any, and its stack from the app on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aserve.workers.threads import Watcher
 @pytest.mark.any_parser
 @pytest.mark.also_inline
 def test_a_thread_with_a_request(start_server, raw_client):
-    """Its request is named, escaped, and its stack begins with the app."""
+    """The request is named, escaped, and the stack begins with the app."""
     gate = apps.Gate()
     client = raw_client(start_server(gate, threads=2, show_queries=True))
     client.request('/slow?"x"')
@@ -34,7 +34,7 @@ def test_a_thread_with_a_request(start_server, raw_client):
 
 @pytest.mark.one_way
 def test_a_plain_request(start_server, raw_client):
-    """One that C serves is named as well, and only while it runs; its stack is the app's own."""
+    """A request in C is named as well, and only while it runs; its stack is the app's own."""
     pytest.importorskip("aserve._native", reason="aserve._native is not built here")
     gate = apps.Gate()
     server = start_server(gate, is_checked=False, threads=2, native="auto", drain_seconds=20)
@@ -55,7 +55,7 @@ def test_a_plain_request(start_server, raw_client):
 
 
 def test_a_thread_that_goes_on_meanwhile(monkeypatch):
-    """What it was at before is not named, if it may have been at something else as its stack was seen."""
+    """A former request is not named, if the thread may have had another as its stack was seen."""
     own, exchange = threading.get_ident(), Exchange("", 0)
     monkeypatch.setattr(
         aserve.connections.monitoring.stacks, "WORKING", (test_a_thread_that_goes_on_meanwhile.__code__,)
@@ -84,8 +84,8 @@ def test_for_how_long(start_server, raw_client):
     assert re.search(r"at GET /slow for \d+\.\d s:\n", text)
 
 
-def test_other_threads():
-    """A thread of the app has a stack; one of ours without a request has none. One that is named is shown in any case."""
+def test_other_threads_have_stacks_if_the_apps():
+    """A thread of the app has a stack; one of ours without a request has none. A thread asked for by name is shown in any case."""
     is_told, go_on = threading.Event(), threading.Event()
 
     def wait_here():
@@ -109,7 +109,7 @@ def test_other_threads():
 
 
 def found(name, stack, target=None, began_at=0.0):
-    """Return a thread as it is found."""
+    """Return a thread as found."""
     exchange = None
     if target is not None:
         exchange = Exchange(f"REQUEST_METHOD\0GET\0REQUEST_URI\0{target}", 2)
@@ -118,7 +118,7 @@ def found(name, stack, target=None, began_at=0.0):
 
 
 def test_threads_that_only_look():
-    """Those of the server that sleep, and look now and then, are left out, unless they are asked for by name."""
+    """Sleeping threads of the server are left out, unless asked for by name."""
     is_over = threading.Event()
     watcher = Watcher(is_over.wait, "a-watcher")
     watcher.start()
@@ -128,7 +128,7 @@ def test_threads_that_only_look():
 
 
 def test_threads_at_the_same_place(monkeypatch):
-    """They are one stack, with their names above; who is at the oldest request comes first, and the app's own threads come last."""
+    """Threads at one place are one stack, with their names above; the oldest request comes first, and the app's own threads last."""
     monkeypatch.setattr(aserve.connections.monitoring.stacks.time, "monotonic", lambda: 100.0)
     monkeypatch.setattr(aserve.connections.monitoring.stacks, "MAX_HEADS", 3)
     workers = [found(f"w{number}", "lock", f"/{number}", 90.0 + number) for number in range(1, 7)]
@@ -145,7 +145,7 @@ def test_threads_at_the_same_place(monkeypatch):
 
 
 def test_a_thread_that_was_written_off(monkeypatch):
-    """Who looks for what clients wait for learns that nobody does."""
+    """A stuck thread is told to have no waiting client."""
     late = found("w1", "lock", "/1")
     late.exchange.end = "timed_out"
     monkeypatch.setattr(aserve.connections.monitoring.stacks, "_find", lambda: [late])
@@ -153,6 +153,5 @@ def test_a_thread_that_was_written_off(monkeypatch):
 
 
 def test_a_thread_that_python_does_not_know(monkeypatch):
-    """It has a number for its name."""
     monkeypatch.setattr(threading, "enumerate", list)
     assert "waiting for requests: thread " in describe_stacks()

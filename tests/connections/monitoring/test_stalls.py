@@ -13,7 +13,7 @@ from aserve.connections.monitoring.stalls import StallWatch
 
 @pytest.fixture
 def watch(monkeypatch, caplog):
-    """watch(stalled) -> the lines so far, after a second in which a queue has been stalled for so long."""
+    """watch(stalled) -> the lines so far, after a second with a queue stalled for so long."""
     clock = SimpleNamespace(now=1000.0)
     monkeypatch.setattr(stalls, "_monotonic", lambda: clock.now)
     monkeypatch.setattr(stalls, "describe_busy", lambda: "aserve-worker-1, at GET /:\n  File x\n")
@@ -27,8 +27,8 @@ def watch(monkeypatch, caplog):
     return watch
 
 
-def test_a_stall(watch):
-    """It is told after ten seconds, with the stacks; and that it is over, when it has not come back for a while."""
+def test_a_stall_is_told_with_its_end(watch):
+    """A stall is told after ten seconds, with the stacks; and its end, when it has not come back for a while."""
     for stalled in range(10):
         assert watch(stalled) == []
     expected = (
@@ -44,7 +44,7 @@ def test_a_stall(watch):
 
 
 def test_a_queue_that_hardly_moves(watch):
-    """Each time that a request is begun, another stall begins: it is one."""
+    """Each begun request begins another stall: the log tells one."""
     for _ in range(4):
         for stalled in range(13):
             said = watch(stalled)
@@ -57,8 +57,8 @@ def test_a_queue_that_hardly_moves(watch):
     assert len(said) == 3
 
 
-def test_a_server(start_server, raw_client, monkeypatch, caplog):
-    """Its one thread hangs, and a second request waits: the line names the first."""
+def test_a_servers_stall_names_the_request(start_server, raw_client, monkeypatch, caplog):
+    """The one thread hangs, and a second request waits: the line names the first."""
     monkeypatch.setattr(stalls, "LONG_STALL_SECONDS", 2)
     gate = apps.Gate()
     server = start_server(gate, threads=1)
@@ -77,7 +77,7 @@ def test_a_server(start_server, raw_client, monkeypatch, caplog):
 
 @pytest.mark.parametrize("patience", [3, 8])
 def test_a_server_whose_clients_give_up(start_server, raw_client, wait_until, caplog, patience):
-    """Its one thread hangs, each client leaves after some seconds and another comes: it is one stall, and the server is not ready until it is over."""
+    """The one thread hangs, each client leaves after some seconds and another comes: one stall, and the server is not ready until its end."""
     gate = apps.Gate()
     server = start_server(gate, threads=1, healthcheck_path="/health")
     server.hold_clock()

@@ -1,4 +1,4 @@
-"""What a server tells of itself: each number is what clients and apps have brought about."""
+"""A server's own numbers: each is brought about by clients and apps."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def gated():
 
 
 async def test_before_the_start_and_after_the_end():
-    """A server that does not serve has nothing; one that has been stopped drains."""
+    """A server that does not serve has nothing; a stopped server drains."""
     server = Server(lambda *_: [], bind="127.0.0.1:0", threads=2)
     assert server.statistics() == NOTHING
 
@@ -53,8 +53,8 @@ async def test_before_the_start_and_after_the_end():
     assert server.statistics().connections_open == 0
 
 
-def test_its_page():
-    """What others read of it: seconds in milliseconds, a mean in thousandths, and when it was written, how often."""
+def test_its_page_has_whole_numbers():
+    """The shared page has seconds in milliseconds, a mean in thousandths, and the time and number of its writes."""
     page, before = new_page(), time.monotonic_ns()
     now = NOTHING._replace(
         requests=1, connections_open=2, connections_limit=3, connections_running=4, requests_waiting=5, workers=9, workers_idle=3,
@@ -73,8 +73,8 @@ def test_its_page():
 
 @pytest.mark.any_parser
 @pytest.mark.also_inline
-def test_connections(server, raw_client, wait_until, way):
-    """One that idles, new or kept, and one that sends its request slowly."""
+def test_connections_are_counted_by_state(server, raw_client, wait_until, way):
+    """Idle, new or kept, connections are counted, and slow senders."""
     names = ("connections_open", "connections_idle", "connections_receiving", "connections_running")
     assert some(server.statistics(), *names) == (0, 0, 0, 0)
     kept, slow = raw_client(server), raw_client(server)
@@ -92,7 +92,7 @@ def test_connections(server, raw_client, wait_until, way):
 @pytest.mark.any_parser
 @pytest.mark.also_inline
 def test_a_body_that_is_received(start_server, raw_client, wait_until, gated):
-    """The octets that have come of it are counted, and the file that it goes to."""
+    """The received octets of a body are counted, and its file."""
     gated.gate.set()
     server = start_server(gated.app, body_memory_bytes=1000)
     names = ("connections_receiving", "bodies_incomplete", "bodies_incomplete_bytes", "bodies_spooled")
@@ -111,7 +111,7 @@ def test_a_body_that_is_received(start_server, raw_client, wait_until, gated):
 
 @pytest.mark.any_parser
 def test_requests_and_workers(start_server, raw_client, wait_until, gated):
-    """Those with the app, and those that no worker has begun; a spooled body, while the app has it."""
+    """Running and unbegun requests are counted; a spooled body, while the app has it."""
     server = start_server(gated.app, threads=2, body_memory_bytes=1000)
     names = ("connections_running", "requests_waiting", "workers", "workers_idle")
     clients = [raw_client(server) for _ in range(5)]
@@ -132,8 +132,7 @@ def test_requests_and_workers(start_server, raw_client, wait_until, gated):
 
 @pytest.mark.any_parser
 @pytest.mark.also_inline
-def test_large_responses(start_server, raw_client, wait_until):
-    """What waits in memory for its reader is counted in octets."""
+def test_large_responses_in_memory_are_counted(start_server, raw_client, wait_until):
     size = 5_000_000
 
     def app(environ, start_response):
@@ -151,7 +150,7 @@ def test_large_responses(start_server, raw_client, wait_until):
 
 @pytest.mark.any_parser
 def test_a_response_that_outruns_its_reader(start_server, raw_client, wait_until):
-    """It is in a file, and its worker has yielded its slot until it has ended."""
+    """The response is in a file, and its worker has yielded its slot until the end."""
     gate = threading.Event()
 
     def app(environ, start_response):
@@ -172,7 +171,7 @@ def test_a_response_that_outruns_its_reader(start_server, raw_client, wait_until
 
 @pytest.mark.any_parser
 def test_a_stuck_worker(start_server, raw_client, wait_until):
-    """One that was written off is counted as long as it hangs, and since the start."""
+    """A written-off worker is counted as long as it hangs, and since the start."""
     gate = threading.Event()
 
     def app(environ, start_response):
@@ -193,7 +192,7 @@ def test_a_stuck_worker(start_server, raw_client, wait_until):
 @pytest.mark.any_parser
 @pytest.mark.plain
 def test_the_end_of_a_connection(start_server, raw_client, wait_until):
-    """One whose last response is out is ending, while its client still sends."""
+    """A connection past its last response is ending, while its client still sends."""
     server = start_server(lambda environ, start_response: start_response("200 OK", []) and [], is_checked=False)
     client = raw_client(server)
     client.send(b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n")
@@ -202,8 +201,8 @@ def test_the_end_of_a_connection(start_server, raw_client, wait_until):
 
 
 @pytest.mark.any_parser
-def test_a_handshake(start_server, raw_client, wait_until, tls_settings):
-    """A client that has connected to an https bind, and has said nothing yet, is in its handshake."""
+def test_a_handshake_is_counted(start_server, raw_client, wait_until, tls_settings):
+    """A client of an https bind without a word is in its handshake."""
     server = start_server(lambda *_: [], is_checked=False, **tls_settings)
     client = raw_client(server.address)
     wait_until(lambda: server.statistics().connections_in_handshake == 1)
@@ -213,8 +212,7 @@ def test_a_handshake(start_server, raw_client, wait_until, tls_settings):
 
 
 @pytest.mark.any_parser
-def test_a_drain(start_server, raw_client, wait_until, gated):
-    """It is told from its beginning."""
+def test_a_drain_is_told_from_its_beginning(start_server, raw_client, wait_until, gated):
     server = start_server(gated.app)
     client = raw_client(server)
     client.request()
@@ -228,13 +226,13 @@ def test_a_drain(start_server, raw_client, wait_until, gated):
 
 @pytest.mark.checkout
 def test_each_number_is_documented():
-    """docs/embedding.md says what each of them means."""
+    """docs/embedding.md explains each number."""
     text = (DOCS / "embedding.md").read_text()
     assert [name for name in Statistics._fields if f"`{name}`" not in text] == []
 
 
-def test_ongoing(start_server, raw_client, gated, wait_until, tmp_path):
-    """The oldest first, waiting or with the app, by what they asked for."""
+def test_ongoing_requests_come_oldest_first(start_server, raw_client, gated, wait_until, tmp_path):
+    """Running and waiting requests come by target, the oldest first."""
     server = start_server(gated.app, threads=1, metrics=f"unix:{tmp_path}/m")
     assert server.ongoing(10) == []
     first, second = raw_client(server), raw_client(server)
@@ -263,7 +261,7 @@ def test_ongoing_without_times(start_server, raw_client, gated):
 
 @pytest.mark.any_parser
 def test_how_long_threads_are_busy(start_server, raw_client, gated, wait_until, tmp_path):
-    """With requests under way from when a thread begins each; one that waits has none."""
+    """A busy thread has a request under way and its begin; a waiting thread has none."""
     server = start_server(gated.app, threads=1, metrics=f"unix:{tmp_path}/m")
     assert server.server.inner.thread_seconds(time.monotonic()) == 0
     clients = [raw_client(server) for _ in range(2)]
