@@ -1,4 +1,4 @@
-"""What the tests of processes share."""
+"""Fixtures of the tests of processes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def new(system, selector):
         return child
 
     def pass_time(seconds):
-        """As the supervisor does: its clock is read at least once a second."""
+        """Let time pass as for the supervisor: its clock is read at least once a second."""
         for step in [1.0] * int(seconds) + [seconds % 1.0]:
             system.now += step
             now = clock()

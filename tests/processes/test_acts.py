@@ -1,4 +1,4 @@
-"""What follows when a worker could not start: on processes that only have numbers. With --reload: test_events_reloads_development.py."""
+"""Acts after a worker's failed start: on processes of numbers alone. With --reload: test_events_reloads_development.py."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TERM = signal.SIGTERM
     ],
 )
 def test_a_start_that_fails_ends_the_command(supervised, words, why):
-    """It says why, with the app's traceback; nothing else is tried."""
+    """The error tells why, with the app's traceback; nothing else is tried."""
     one = supervised()
     (first,) = one.turn()
     if words:
@@ -42,7 +42,7 @@ def test_a_fork_that_fails_at_the_start(supervised):
 
 
 def test_one_that_cannot_be_replaced(supervised, caplog):
-    """The log says who is missing, since when, why, and what to do; the app's traceback once."""
+    """The log tells the missing worker, since when, why, and what to do; the app's traceback once."""
     one = supervised(2)
     first, second = one.start()
     one.end(second, number=9)
@@ -58,7 +58,7 @@ def test_one_that_cannot_be_replaced(supervised, caplog):
 
 
 def test_a_fork_that_fails_later(supervised, caplog):
-    """It is tried again, like a start that fails."""
+    """A failed fork is tried again, like a failed start."""
     one = supervised(1)
     (child,) = one.start()
     one.end(child, number=9)
@@ -70,7 +70,7 @@ def test_a_fork_that_fails_later(supervised, caplog):
 
 
 def test_what_is_too_late(supervised):
-    """A worker that was killed is not ready any more; one that cannot start at the end is nobody's worry."""
+    """A killed worker is not ready any more; a failed start at the end does not matter."""
     one = supervised(2, start_seconds=1)
     (first,) = one.turn()
     one.say(first, say="ready")
@@ -84,7 +84,7 @@ def test_what_is_too_late(supervised):
 
 
 def test_one_that_fails_when_it_is_not_wanted_any_more(supervised, caplog):
-    """It is nobody's worry, either."""
+    """A failed start of an unwanted worker does not matter, either."""
     one = supervised(1)
     (first,) = one.start()
     one.signal(signal.SIGTTIN)

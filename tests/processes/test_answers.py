@@ -1,4 +1,4 @@
-"""What a supervisor answers, on children that only have numbers; tests/e2e/test_control.py has real ones."""
+"""A supervisor's answers, on children of numbers alone; tests/e2e/test_control.py has real ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.long_on_pypy
 
 @pytest.fixture
 def ask(supervised, tmp_path):
-    """Ask a supervisor that serves: ask(**question) -> TestCaller; ask.one is the supervisor."""
+    """Ask a serving supervisor: ask(**question) -> TestCaller; ask.one is the supervisor."""
     path = tmp_path / "control"
     one = supervised(2, control=str(path))
     callers = []
@@ -39,8 +39,8 @@ def ask(supervised, tmp_path):
         caller.close()
 
 
-def test_status(ask):
-    """How the server is, and each of its children, with the oldest requests."""
+def test_the_status_has_each_child(ask):
+    """The status is of the server, and of each of its children, with the oldest requests."""
     first, second = ask.one.start()
     InFlight(None, map_memory_file(second.in_flight)).begin(Exchange("REQUEST_METHOD\0GET\0REQUEST_URI\0/slow", 2))
     page = ask.one.supervisor.parts.children.page(second)
@@ -64,7 +64,7 @@ def test_status(ask):
 
 
 def test_warnings_of_what_is_counted(ask):
-    """With --metrics they are those of the status page."""
+    """With --metrics the warnings are the status page's."""
     ask.one.start()
     minute = {"requests": 10, "ends": {"5xx complete": 10}, "refused": {}, "lost_lines": 0, "gil": {"p50": None}}
     recent = {"all_busy_seconds": 0.0, "busy_share": 0.0, "queue_seconds": 0.0}
@@ -74,8 +74,7 @@ def test_warnings_of_what_is_counted(ask):
     assert warning["text"].startswith("100 % of the responses") and warning["is_failure"] and "minute" not in server
 
 
-def test_a_reload(ask):
-    """Who asks hears of the end."""
+def test_a_reloads_caller_hears_of_its_end(ask):
     before = ask.one.start()
     caller = ask(ask="reload")
     assert caller.read() == []
@@ -91,7 +90,7 @@ def test_a_reload(ask):
 
 
 def test_a_reload_that_fails(ask):
-    """Who asks hears why, be it the settings or the app."""
+    """The caller hears why, be it the settings or the app."""
     ask.one.start()
     ask.one.read_error = ConfigError("threads: 'x' is not a number")
     assert ask(ask="reload").read() == [{"error": "nothing was reloaded: threads: 'x' is not a number"}]
@@ -121,7 +120,7 @@ def test_a_reload_that_is_refused(ask):
 
 
 def test_a_reload_that_stays_half_done(ask):
-    """Whoever waits for its end hears why it does not come; the status has it until it does."""
+    """The caller of a reload without an end hears why; the status has the reason until the end."""
     before = ask.one.start()
     caller = ask(ask="reload")
     ask.one.say(ask.one.children[-1], say="ready")
@@ -141,7 +140,7 @@ def test_a_reload_that_stays_half_done(ask):
 
 
 def test_one_more_after_a_reload_that_stays_half_done(ask):
-    """It begins at once, as it may be the cure; who has asked for it waits on."""
+    """Another reload begins at once, as it may be the cure; the first caller waits on."""
     ask.one.start()
     first, second = ask(ask="reload"), ask(ask="reload")
     ask.one.say(ask.one.children[-1], say="ready")
@@ -155,7 +154,7 @@ def test_one_more_after_a_reload_that_stays_half_done(ask):
 
 
 def test_a_reload_when_all_is_to_end(ask):
-    """Who waits for it hears so at once."""
+    """The caller of such a reload hears so at once."""
     ask.one.start()
     caller = ask(ask="reload")
     ask.one.signal(signal.SIGTERM)
@@ -164,7 +163,7 @@ def test_a_reload_when_all_is_to_end(ask):
 
 
 def test_fewer_workers_beside_a_reload_that_is_half_done(ask):
-    """If the one that cannot start is not wanted any more, the reload is done."""
+    """If the failing worker is not wanted any more, the reload is done."""
     first, second = ask.one.start()
     ask(ask="reload")
     ask.one.say(ask.one.children[-1], say="ready")
@@ -177,7 +176,7 @@ def test_fewer_workers_beside_a_reload_that_is_half_done(ask):
 
 
 def test_a_reload_in_place_of_one_that_is_half_done(ask):
-    """It reads code and settings anew, and does not wait for what may never end; whoever asks hears of its end."""
+    """The reload reads code and settings anew, and does not wait for an endless one; each caller hears of its end."""
     before = ask.one.start()
     first = ask(ask="reload")
     ask.one.say(ask.one.children[-1], say="ready")
@@ -201,11 +200,11 @@ def test_a_reload_in_place_of_one_that_is_half_done(ask):
 
 
 def test_a_reload_during_another(ask):
-    """It ends with the one that begins after it was asked for."""
+    """A caller during a reload hears of the end of the next one."""
     ask.one.start()
     first = ask(ask="reload")
     second = ask(ask="reload")
-    ask.one.end(ask.one.children[-1], status=1)  # which the first had started
+    ask.one.end(ask.one.children[-1], status=1)  # started by the first
     ask.one.turn()
     assert "error" in first.read()[0] and second.read() == []
     ask.one.end(ask.one.children[-1], status=1)
@@ -214,7 +213,7 @@ def test_a_reload_during_another(ask):
 
 
 def test_one_is_replaced(ask):
-    """Its successor starts, and it drains when that is ready; who asks again meanwhile hears so."""
+    """The successor starts, and the worker drains when that is ready; a second caller hears so."""
     first, second = ask.one.start()
     callers = [ask(ask="recycle", worker=2)]
     successor = ask.one.children[-1]
@@ -236,7 +235,7 @@ def test_one_is_replaced(ask):
 
 
 def test_one_that_ends_before_it_is_replaced(ask):
-    """The answer waits for whoever serves in its place."""
+    """The answer waits for the slot's next server."""
     first, _ = ask.one.start()
     caller = ask(ask="recycle", worker=1)
     successor = ask.one.children[-1]
@@ -249,7 +248,7 @@ def test_one_that_ends_before_it_is_replaced(ask):
 
 
 def test_one_is_replaced_after_failures(ask):
-    """Who asks hears of the first; a person who asks again does not wait for a pause to end."""
+    """The caller hears of the first failure; a person who asks again does not wait for a pause to end."""
     ask.one.start()
     others, caller = ask(ask="recycle", worker=1), ask(ask="recycle", worker=2)
     (failing,) = [child for child in ask.one.children if child.slot == 1 and child.state is State.STARTING]
@@ -273,7 +272,7 @@ def test_one_is_replaced_after_failures(ask):
 
 
 def test_a_failure_of_another(ask):
-    """Who waits for another worker's successor waits on."""
+    """A caller for another worker's successor waits on."""
     ask.one.start()
     first, second = ask(ask="recycle", worker=1), ask(ask="recycle", worker=2)
     failing = ask.one.children[-1]
@@ -283,7 +282,7 @@ def test_a_failure_of_another(ask):
 
 
 def test_one_that_is_not_replaced_any_more(ask):
-    """As it has gone itself, or all is to end."""
+    """The worker has gone itself, or all is to end."""
     ask.one.start()
     gone = ask(ask="recycle", worker=1)
     ask(ask="workers", count=1)
@@ -300,7 +299,7 @@ def test_one_that_is_not_replaced_any_more(ask):
 
 @pytest.mark.parametrize("worker", [0, 3, "2", None])
 def test_one_that_cannot_be_replaced(ask, worker):
-    """As it does not serve."""
+    """A worker that does not serve cannot be replaced."""
     ask.one.start()
     assert ask(ask="recycle", worker=worker).read() == [{"error": f"no worker {worker} serves"}]
 
@@ -314,7 +313,7 @@ def test_more_workers_or_fewer(ask, question, size):
 
 
 def test_a_silent_worker_leaves_first(ask):
-    """The answer names it, and is an error where no worker answers any more."""
+    """The answer names the silent worker, and is an error where no worker answers any more."""
     first, second = ask.one.start()
     first.is_mute = True
     text = f"workers: 1; before: 2; does not answer, and is ended after --drain-timeout: {first}"
@@ -326,14 +325,14 @@ def test_a_silent_worker_leaves_first(ask):
 
 @pytest.mark.parametrize("question", [{"count": 0}, {"change": -2}, {"count": 100_000}, {"count": "x"}, {}])
 def test_a_number_of_workers_that_cannot_be(ask, question):
-    """It stays as it is, and who asks hears so."""
+    """An impossible number changes nothing, and the caller hears so."""
     ask.one.start()
     assert "error" in ask(ask="workers", **question).read()[0]
     assert ask.one.supervisor.fleet.size == 2
 
 
-def test_stacks(ask):
-    """Each worker that serves is asked, and the answer is what they tell."""
+def test_stacks_come_from_each_worker(ask):
+    """Each serving worker is asked, and the answer is their words."""
     children = ask.one.start()
     caller = ask(ask="stacks")
     for child in children:
@@ -347,7 +346,7 @@ def test_stacks(ask):
 
 
 def test_stacks_of_one_that_hangs(ask):
-    """After two seconds the kernel has it write them to the log; others' have come meanwhile."""
+    """After two seconds the kernel has the worker write its stacks to the log; other workers' have come meanwhile."""
     first, second = ask.one.start()
     caller = ask(ask="stacks")
     (order,) = [message for message, _ in ask.one.heard(first) if message["do"] == "stacks"]
@@ -361,7 +360,7 @@ def test_stacks_of_one_that_hangs(ask):
 
 
 def test_stacks_of_one_that_starts(ask):
-    """It cannot be asked: whatever it hears ends it."""
+    """A starting worker cannot be asked: any word ends it."""
     (first,) = ask.one.turn()
     assert ask(ask="stacks", worker=1).read()[0]["text"].startswith("it does not serve")
     assert (first.pid, STACKS_SIGNAL) in ask.one.system.signals and ask.one.heard(first) == []
@@ -369,7 +368,7 @@ def test_stacks_of_one_that_starts(ask):
 
 
 def test_stacks_of_one_that_ends_meanwhile(ask):
-    """Nobody is interrupted, and who asks hears why there are none."""
+    """Nobody is interrupted, and the caller hears why there are none."""
     first, _ = ask.one.start()
     caller = ask(ask="stacks", worker=1)
     ask.one.end(first, number=signal.SIGKILL)
@@ -380,14 +379,14 @@ def test_stacks_of_one_that_ends_meanwhile(ask):
 
 @pytest.mark.parametrize("question", ["reload", "recycle", "workers"])
 def test_at_the_end(ask, question):
-    """A server that ends begins nothing."""
+    """An ending server begins nothing."""
     ask.one.start()
     ask.one.signal(signal.SIGTERM)
     assert ask(ask=question, count=3).read() == [{"error": "the server is ending"}]
 
 
-def test_balancers(ask):
-    """The workers of now are told, and those to come, over new code, too; until they are told otherwise."""
+def test_balancers_orders_reach_all_workers(ask):
+    """Present workers are told, and later ones, over new code, too; until the next order."""
     first, second = ask.one.start()
     ask.one.heard(first)
     why = "drained by aserve balancers"
@@ -407,7 +406,7 @@ def test_balancers(ask):
 
 
 def test_an_import_that_takes_long(ask, caplog):
-    """The log says so after 10 s, 20 s, 40 s, with its stacks; the status and whoever waits for a reload hear of it, and who asks later at once."""
+    """The log says so after 10 s, 20 s, 40 s, with the worker's stacks; the status and a reload's caller hear of it, and later callers at once."""
     server, *_ = ask(ask="status").read()
     assert server["text"].startswith("starting")
     ask.one.start()
@@ -431,7 +430,7 @@ def test_an_import_that_takes_long(ask, caplog):
 
 
 def test_the_status_of_a_server_that_ends(ask):
-    """It says why, and for how long at most; no worker is called missing."""
+    """The status tells why, and for how long at most; no worker is called missing."""
     ask.one.start()
     ask.one.signal(signal.SIGTERM)
     ask.one.turn(3.0)

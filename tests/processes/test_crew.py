@@ -1,4 +1,4 @@
-"""How many workers there are, who is replaced, and when a slot may try again: on processes that only have numbers."""
+"""The number of workers, replacements, and a slot's next try: on processes of numbers alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TERM = signal.SIGTERM
 
 
 def test_crashes_in_a_row(supervised):
-    """The pauses grow; who has served for a while has a short one again."""
+    """The pauses grow; after a while of service they are short again."""
     one = supervised(1)
     (child,) = one.start()
     for pause in (0.01, 0.1, 0.2):
@@ -26,7 +26,7 @@ def test_crashes_in_a_row(supervised):
 
 
 def test_a_worker_that_asks_for_a_successor(supervised, caplog):
-    """It goes on until its successor serves; asked again, there is still one."""
+    """The worker goes on until its successor serves; asked again, there is still one."""
     one = supervised(2)
     first, second = one.start()
     one.say(second, say="failing", why="it was sent SIGTERM")
@@ -41,7 +41,7 @@ def test_a_worker_that_asks_for_a_successor(supervised, caplog):
 
 
 def test_more_and_fewer(supervised, caplog):
-    """SIGTTIN starts one more; SIGTTOU drains the one that starts, then the oldest; one stays."""
+    """SIGTTIN starts one more; SIGTTOU drains the starting one, then the oldest; one stays."""
     one = supervised(1)
     (first,) = one.start()
     one.signal(signal.SIGTTIN)
@@ -62,7 +62,7 @@ def test_more_and_fewer(supervised, caplog):
 
 
 def test_one_that_serves_and_has_not_been_heard(supervised, caplog):
-    """A worker that is no longer wanted when it says that it serves finishes what it has, like any other."""
+    """An unwanted worker whose word of readiness comes late finishes its requests, like any other."""
     one = supervised(1)
     one.start()
     one.signal(signal.SIGTTIN)
@@ -75,7 +75,7 @@ def test_one_that_serves_and_has_not_been_heard(supervised, caplog):
 
 
 def test_fewer_while_one_is_missing(supervised, caplog):
-    """A slot that is no more is not missed; nor is a crash there told as one that is to be replaced."""
+    """A removed slot is not missed; nor is a crash there told as a replacement."""
     one = supervised(2)
     first, second = one.start()
     one.signal(signal.SIGTTOU)
@@ -89,12 +89,12 @@ def test_fewer_while_one_is_missing(supervised, caplog):
 
 
 def test_one_that_was_not_needed_any_more(supervised):
-    """A successor that is ready when its slot is none any more drains at once."""
+    """A successor that is ready after its slot's removal drains at once."""
     one = supervised(2)
     _, second = one.start()
     one.say(second, say="failing", why="old age")
     successor = one.children[-1]
-    one.supervisor.fleet.size = 1  # as by a reload whose settings say so, before it is killed
+    one.supervisor.fleet.size = 1  # as by a reload of such settings, before the kill
     one.say(successor, say="ready")
     assert second.state == successor.state == State.DRAINING
 
@@ -102,8 +102,8 @@ def test_one_that_was_not_needed_any_more(supervised):
 # Orders for all workers alike
 
 
-def test_logs(supervised):
-    """SIGUSR1: each worker that writes is told."""
+def test_logs_are_reopened_by_each_worker(supervised):
+    """SIGUSR1: each worker with a log is told."""
     one = supervised(2)
     first, second = one.start()
     one.signal(signal.SIGHUP)
@@ -112,7 +112,7 @@ def test_logs(supervised):
 
 
 def test_logs_of_one_that_starts(supervised):
-    """It may have opened its log before the signal: it is told as soon as it serves."""
+    """A starting worker may have opened its log before the signal: it is told as soon as it serves."""
     one = supervised(2)
     (first,) = one.turn()
     one.signal(signal.SIGUSR1)

@@ -1,4 +1,4 @@
-"""A method for each signal and each word, and the looks of each second: on processes that only have numbers."""
+"""A method for each signal and each word, and the looks of each second: on processes of numbers alone."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ TERM, HUP = signal.SIGTERM, signal.SIGHUP
 
 
 def test_the_tables_are_whole(supervised):
-    """Each signal that is caught, and each action but a start, has its noun."""
+    """Each caught signal, and each action but a start, has its noun."""
     one = supervised(1)
     assert one.supervisor.parts.poller.by_signal.keys() == set(HANDLED)
     assert one.supervisor.acts.by_do.keys() == set(Do) - {Do.START}
 
 
 def test_a_signal_that_is_not_the_supervisors(supervised):
-    """One that the wake-up descriptor tells, and no handler of ours is for, is left alone."""
+    """A signal of the wake-up descriptor without a handler of ours is left alone."""
     one = supervised(1)
     before = signal.signal(signal.SIGUSR2, lambda *_: None)
     one.signal(signal.SIGUSR2)
@@ -45,7 +45,7 @@ def test_two_reloads_asked_for_at_once(supervised, caplog):
 
 
 def test_looks_of_each_second(supervised, monkeypatch, tmp_path):
-    """Systemd's watchdog is fed, where there is one; the limits of --workers auto are read more rarely."""
+    """systemd's watchdog is fed, where there is one; the limits of --workers auto are read more rarely."""
     heard = Manager(tmp_path / "notify")
     monkeypatch.setenv("NOTIFY_SOCKET", heard.address)
     monkeypatch.setenv("WATCHDOG_USEC", "30000000")
@@ -64,7 +64,7 @@ def test_looks_of_each_second(supervised, monkeypatch, tmp_path):
 
 
 def test_an_idle_connection(supervised):
-    """It goes to the worker with the fewest, those counted that it was given meanwhile; to none, it is closed."""
+    """The connection goes to the worker with the fewest, gifts on their way counted; without a worker it is closed."""
     one = supervised(3)
     first, second, third = one.start()
     for child, count in ((first, 0), (second, 5), (third, 6)):
@@ -76,7 +76,7 @@ def test_an_idle_connection(supervised):
         one.say(first, fd=writing, say="idle", listener=0, peer=["192.0.2.1", "5"])
         for child in (second, third):
             for message, (fd,) in one.heard(child):
-                del message["number"]  # by which the worker says that it has taken it
+                del message["number"]  # by which the worker tells its receipt
                 assert message == {"say": "idle", "do": "adopt", "listener": 0, "peer": ["192.0.2.1", "5"]}
                 given.append(child.slot)
                 os.close(fd)
@@ -88,7 +88,7 @@ def test_an_idle_connection(supervised):
 
 
 def test_an_idle_connection_during_a_reload(supervised):
-    """It goes to a worker that stays, though that has more."""
+    """The connection goes to a staying worker, though that has more."""
     one = supervised(3)
     first, _, _ = one.start()
     one.signal(HUP)
@@ -103,7 +103,7 @@ def test_an_idle_connection_during_a_reload(supervised):
 
 
 def test_an_idle_connection_that_nobody_takes(supervised):
-    """It is closed: its worker drains, and there is no other."""
+    """The connection is closed: its worker drains, and there is no other."""
     one = supervised(1)
     (child,) = one.start()
     one.signal(TERM)
@@ -114,7 +114,7 @@ def test_an_idle_connection_that_nobody_takes(supervised):
 
 
 def test_a_request_that_no_worker_is_left_for(supervised, monkeypatch, caplog):
-    """All drain, and its worker has ended before it came back: the log names it, and the exit status says that not all was finished."""
+    """All drain, and the worker ended before its request came back: the log names it, and the exit status tells the loss."""
     one = supervised(1)
     (child,) = one.start()
     reading, writing = os.pipe()

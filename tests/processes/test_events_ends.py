@@ -1,4 +1,4 @@
-"""What is done about the end of a worker, by where it stood: on processes that only have numbers."""
+"""Acts after a worker's end, by its state: on processes of numbers alone."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from aserve.core.tally import LOST
 TERM = signal.SIGTERM
 
 
-def test_a_crash(supervised, caplog):
-    """Another is started in the slot, a moment later; the page and the channel of the dead one are free."""
+def test_a_crash_frees_page_and_channel(supervised, caplog):
+    """Another worker is started in the slot, a moment later; the dead one's page and channel are free."""
     one = supervised(2)
     first, second = one.start()
     one.system.now += 3600
@@ -34,7 +34,7 @@ def test_a_crash(supervised, caplog):
 
 
 def test_what_a_drain_has_cut(supervised, tmp_path, caplog):
-    """A worker that has told of it, and does not end, is killed: each request still has one line in the access log, its own."""
+    """A worker past its drain that does not end is killed: each request still has one line in the access log, its own."""
     log = tmp_path / "log"
     log.touch()
     one = supervised(1, access_log=str(log), drain_seconds=1)
@@ -55,7 +55,7 @@ def test_what_a_drain_has_cut(supervised, tmp_path, caplog):
 
 @pytest.mark.parametrize("is_logged", [True, False])
 def test_what_a_crash_has_cut(supervised, tmp_path, caplog, is_logged):
-    """Each request has a line in the access log, if there is one; and all of them are in the line of the crash."""
+    """Each request has a line in the access log, if there is one; and all are in the line of the crash."""
     log = tmp_path / "log"
     one = supervised(2, access_log=str(log) if is_logged else None)
     first, second = one.start()
@@ -66,14 +66,14 @@ def test_what_a_crash_has_cut(supervised, tmp_path, caplog, is_logged):
         memory.close()
     one.end(second, number=9)
     one.signal(TERM)
-    one.end(first)  # which has finished them, or said why not
+    one.end(first)  # finished, or told why not
     assert caplog.text.count("GET /a (") == 1
     lines = log.read_text().splitlines() if is_logged else []
     assert sorted(re.findall('"(GET .*?)" 0 -', " ".join(lines))) == ["GET /a -", "GET /b -"] * is_logged
 
 
 def test_a_worker_that_is_mute(supervised):
-    """One that serves, but has closed its channel, is killed; then it has crashed."""
+    """A serving worker with a closed channel is killed; then it has crashed."""
     one = supervised(1)
     (child,) = one.start()
     one.system.workers_ends[child.pid].close()
@@ -96,7 +96,7 @@ def test_a_crash_beside_a_successor(supervised, caplog):
 
 
 def test_a_crash_of_one_too_many(supervised, caplog):
-    """It had no slot any more when it ended: no other starts, and none is missed."""
+    """The crashed worker had no slot any more: no other starts, and none is missed."""
     one = supervised(2)
     first, _ = one.start()
     one.supervisor.fleet.resize(1, "SIGTTOU")
@@ -107,7 +107,7 @@ def test_a_crash_of_one_too_many(supervised, caplog):
 
 
 def test_killed_for_a_fault_before_the_end(supervised):
-    """What it was at is lost, and the exit status says so."""
+    """Its requests are lost, and the exit status says so."""
     one = supervised(1)
     (child,) = one.start()
     one.supervisor.parts.children.end_with_stacks(child, "its event loop hangs")
@@ -116,7 +116,6 @@ def test_killed_for_a_fault_before_the_end(supervised):
 
 
 def test_the_hook_of_another_servers_settings(supervised):
-    """gunicorn's child_exit is called for each worker that has ended."""
     called = []
     one = supervised(1)
     (child,) = one.start()

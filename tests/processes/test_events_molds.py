@@ -1,4 +1,4 @@
-"""When there is a mold, and what becomes of workers without one: on processes that only have numbers; e2e/test_preload.py has real ones."""
+"""When there is a mold, and workers without one: on processes of numbers alone; e2e/test_preload.py has real ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAILED = {"say": "failed", "why": "importing a raised ValueError", "traceback": 
 
 @pytest.fixture
 def preloaded(supervised):
-    """Make a supervisor whose workers serve, forked from a mold: preloaded(size=2, **settings) -> it, its mold, its workers."""
+    """Make a supervisor with serving workers, forked from a mold: preloaded(size=2, **settings) -> it, its mold, its workers."""
 
     def make(size=2, **settings):
         one = supervised(size, preload=True, **settings)
@@ -37,7 +37,7 @@ def preloaded(supervised):
 
 
 def ready(one, mold):
-    """Let a mold do what it was told, and the workers become ready; return them."""
+    """Let a mold obey, and the workers become ready; return them."""
     workers = one.fork_from(mold)
     assert workers
     for worker in workers:
@@ -45,8 +45,8 @@ def ready(one, mold):
     return workers
 
 
-def test_at_first(supervised, caplog):
-    """There is a mold before any worker, and the first of these before the others; each is told to the mold."""
+def test_at_first_there_is_a_mold(supervised, caplog):
+    """A mold comes before any worker, and the first worker before the rest; the mold is told each."""
     one = supervised(3, preload=True)
     (mold,) = one.turn()
     assert mold.slot == MOLD and str(mold) == f"the mold (pid {mold.pid})" and one.turn(60) == []
@@ -67,15 +67,14 @@ def test_at_first(supervised, caplog):
     assert one.system.forks == 4 and one.turn(30) == []
 
 
-def test_without_preload(supervised):
-    """There is none."""
+def test_without_preload_there_is_no_mold(supervised):
     one = supervised(1)
     one.start()
     assert one.molds == []
 
 
 def test_it_cannot_start(supervised):
-    """At first this ends the command, as a worker that cannot."""
+    """At first a mold that cannot start ends the command, as a worker would."""
     one = supervised(preload=True)
     (mold,) = one.turn()
     one.say(mold, **FAILED)
@@ -93,7 +92,7 @@ def test_it_dies_at_the_start(supervised):
 
 
 def test_it_takes_too_long(supervised):
-    """--start-timeout is for it, too."""
+    """--start-timeout is for a mold, too."""
     one = supervised(preload=True, start_seconds=5)
     (mold,) = one.turn()
     one.turn(6)
@@ -102,7 +101,7 @@ def test_it_takes_too_long(supervised):
     assert "the mold (pid 101) could not start: it was not ready within 5 s" in str(one.supervisor.acts.start_failure)
 
 
-def test_no_subreaper(supervised):
+def test_no_subreaper_means_no_preload(supervised):
     """Where orphans cannot be had, the flag is refused, and not half obeyed."""
     one = supervised(preload=True)
     one.system.subreaper = -1
@@ -113,7 +112,7 @@ def test_no_subreaper(supervised):
 
 
 def test_the_first_worker_cannot_start(supervised):
-    """The mold goes, and the command with it."""
+    """The mold goes, and the command too."""
     one = supervised(preload=True)
     (mold,) = one.turn()
     one.say(mold, say="ready")
@@ -128,7 +127,7 @@ def test_the_first_worker_cannot_start(supervised):
 
 
 def test_an_app_that_cannot_be_shared(supervised, caplog):
-    """One line says what it has opened; then each worker imports it by itself, and there is no mold any more."""
+    """One line tells the open resource; then each worker imports the app by itself, and there is no mold any more."""
     one = supervised(2, preload=True)
     (mold,) = one.turn()
     one.say(mold, say="unfit", why="at import: thread ticker")
@@ -144,8 +143,8 @@ def test_an_app_that_cannot_be_shared(supervised, caplog):
 # Reloading
 
 
-def test_reload(preloaded, caplog):
-    """New code's mold is made first; that of before goes when the first worker of the new code serves."""
+def test_a_reload_makes_a_mold_first(preloaded, caplog):
+    """The new code's mold is made first; the old mold goes when the first worker of the new code serves."""
     one, before, workers = preloaded()
     one.signal(HUP)
     (_, mold) = one.molds
@@ -163,7 +162,7 @@ def test_reload(preloaded, caplog):
 
 @pytest.mark.parametrize("word", [FAILED, None])
 def test_reload_of_broken_code(preloaded, caplog, word):
-    """Nothing changes: workers and mold of before go on, and replace what crashes."""
+    """Nothing changes: old workers and mold go on, and replace crashed ones."""
     one, before, workers = preloaded()
     one.signal(HUP)
     mold = one.molds[1]
@@ -193,7 +192,7 @@ def test_reload_whose_first_worker_fails(preloaded, caplog):
 
 
 def test_reload_whose_mold_dies_after_all(preloaded, caplog):
-    """One that has not brought forth a worker that serves is no better than one that cannot start."""
+    """A mold without a serving worker is no better than a failed start."""
     one, before, _ = preloaded()
     one.signal(HUP)
     mold = one.molds[1]
@@ -206,7 +205,7 @@ def test_reload_whose_mold_dies_after_all(preloaded, caplog):
 
 
 def test_reload_while_a_mold_is_made(preloaded):
-    """What it imports may be what has been repaired: another takes its place."""
+    """Its import may be the repaired code's: another mold takes its place."""
     one, before, _ = preloaded()
     one.end(before, number=KILL)
     (mold,) = one.turn(1)
@@ -239,7 +238,7 @@ def test_a_worker_crashes(preloaded):
 
 
 def test_the_mold_dies(preloaded, caplog):
-    """Another is made while workers go on, and forks what is to be replaced."""
+    """Another mold is made while workers go on, and forks later workers."""
     one, mold, (first, _) = preloaded()
     one.end(mold, number=KILL)
     assert (
@@ -254,7 +253,7 @@ def test_the_mold_dies(preloaded, caplog):
 
 
 def test_the_mold_cannot_be_made_anew(preloaded, caplog):
-    """Workers go on; it is tried again and again, with a back-off."""
+    """Workers go on; the mold is tried again and again, with a back-off."""
     one, mold, _ = preloaded()
     one.end(mold, number=KILL)
     (other,) = one.turn(0.2)
@@ -264,7 +263,7 @@ def test_the_mold_cannot_be_made_anew(preloaded, caplog):
 
 
 def test_the_mold_dies_before_it_has_forked(preloaded, caplog):
-    """Nobody has the worker's end of the channel: it has ended, and is told so."""
+    """No process has the worker's end of the channel: the worker counts as ended, and the supervisor is told."""
     one, mold, (first, _) = preloaded()
     one.end(first, number=KILL)
     (unborn,) = one.turn(0.2)
@@ -276,7 +275,7 @@ def test_the_mold_dies_before_it_has_forked(preloaded, caplog):
 
 
 def test_a_stranger_ends_beside_who_will_never_be_forked(preloaded, caplog):
-    """The end of a channel is read again when some child ends that is not known: who was to have it is told to have ended once."""
+    """A channel's end is read again when some unknown child ends: the unborn worker is told to have ended once."""
     one, mold, (first, _) = preloaded()
     one.end(first, number=KILL)
     (unborn,) = one.turn(0.2)
@@ -288,7 +287,7 @@ def test_a_stranger_ends_beside_who_will_never_be_forked(preloaded, caplog):
 
 
 def test_the_mold_cannot_fork(preloaded, caplog):
-    """It says why, and the worker has ended."""
+    """The mold tells why, and the worker counts as ended."""
     one, mold, (first, _) = preloaded()
     one.end(first, number=KILL)
     one.turn(0.2)
@@ -303,14 +302,14 @@ def test_the_mold_cannot_fork(preloaded, caplog):
     one.turn(1)
     assert "worker 1 could not start: it could not be forked: no memory; the next try is in 0.1 s" in caplog.text
     one.turn(0.2)
-    (begun,) = one.fork_from(mold)  # it goes on, and is not taken for one that hangs
+    (begun,) = one.fork_from(mold)  # it goes on, and is not taken for hanging
     one.say(begun, say="ready")
     one.turn(FORK_SECONDS)
     assert mold.state is State.READY and one.system.signals == [] and "has not forked" not in caplog.text
 
 
 def test_clients_wait_for_a_worker_that_is_not_forked_yet(preloaded):
-    """The mold is told to end only after that; the worker serves who waits, and drains."""
+    """The mold is told to end only afterwards; the worker serves waiting clients, and drains."""
     (listener,) = open_listeners([parse_bind("127.0.0.1:0")])
     with listener.socket, socket.create_connection(listener.address):
         one, mold, (first,) = preloaded(1, listeners=[listener])
@@ -330,7 +329,7 @@ def test_clients_wait_for_a_worker_that_is_not_forked_yet(preloaded):
 
 @pytest.fixture
 def waited_for(preloaded):
-    """A supervisor whose only worker and mold have been killed, while a client waits: (it, the new mold, which starts)."""
+    """A supervisor whose only worker and mold have been killed, while a client waits: (it, the new, starting mold)."""
     (listener,) = open_listeners([parse_bind("127.0.0.1:0")])
     with listener.socket, socket.create_connection(listener.address):
         one, mold, (worker,) = preloaded(1, listeners=[listener], drain_seconds=10)
@@ -343,7 +342,7 @@ def waited_for(preloaded):
 
 
 def test_clients_wait_while_a_mold_is_made(waited_for):
-    """It is made, forks one worker, and ends; that serves who waits, and drains."""
+    """The mold is made, forks one worker, and ends; the worker serves waiting clients, and drains."""
     one, mold = waited_for
     one.say(mold, say="ready")
     orders = one.heard(mold)
@@ -359,7 +358,7 @@ def test_clients_wait_while_a_mold_is_made(waited_for):
 
 
 def test_clients_wait_and_no_mold_is_made_yet(preloaded):
-    """Its pause does not count any more: it begins at once, and then a worker that serves them."""
+    """The mold's pause does not count any more: it begins at once, and then a worker for the clients."""
     (listener,) = open_listeners([parse_bind("127.0.0.1:0")])
     with listener.socket, socket.create_connection(listener.address):
         one, mold, (worker,) = preloaded(1, listeners=[listener])
@@ -388,7 +387,7 @@ def test_clients_wait_and_the_app_cannot_be_shared(waited_for):
 
 
 def test_clients_wait_in_vain_for_a_mold(waited_for, caplog):
-    """It cannot start: the log and the exit status say what that has cost; nothing else is tried."""
+    """The mold cannot start: log and exit status tell the cost; nothing else is tried."""
     one, mold = waited_for
     one.say(mold, **FAILED)
     assert one.end(mold, 1) == one.turn(60) == one.children == [] and one.supervisor.fleet.exit_status == 1
@@ -396,7 +395,6 @@ def test_clients_wait_in_vain_for_a_mold(waited_for, caplog):
 
 
 def test_clients_wait_for_too_long_for_a_mold(waited_for, caplog):
-    """After the time of a drain it is over."""
     one, mold = waited_for
     one.turn(10 + ENDING_SECONDS - 0.1)
     assert told(one, mold) == []
@@ -407,7 +405,6 @@ def test_clients_wait_for_too_long_for_a_mold(waited_for, caplog):
 
 
 def test_clients_wait_for_a_mold_and_nobody_else(waited_for):
-    """A second signal ends it."""
     one, mold = waited_for
     one.system.now += 1
     one.signal(TERM)
@@ -416,7 +413,7 @@ def test_clients_wait_for_a_mold_and_nobody_else(waited_for):
 
 
 def test_the_mold_hangs(preloaded, caplog):
-    """One that does not fork is ended, with its stack, and made anew."""
+    """A mold that does not fork is ended, with its stack, and made anew."""
     one, mold, (first, second) = preloaded()
     for worker in (first, second):
         one.end(worker, number=KILL)
@@ -435,7 +432,7 @@ def test_the_mold_hangs(preloaded, caplog):
 
 
 def test_the_mold_is_stopped(preloaded, caplog):
-    """Workers that are to be started import the app by themselves, and its order is void; once it answers, it forks again."""
+    """Workers to be started import the app by themselves, and the mold's order is void; once it answers, it forks again."""
     one, mold, workers = preloaded()
     for worker in workers:
         one.end(worker, number=KILL)
@@ -456,7 +453,7 @@ def test_the_mold_is_stopped(preloaded, caplog):
 
 
 def test_a_worker_ends_at_once(preloaded, caplog):
-    """Its end may be known before its first word has been heard."""
+    """The worker's end may be known before its first word has been heard."""
     one, mold, (first, _) = preloaded()
     one.end(first, number=KILL)
     (unborn,) = one.turn(0.2)
@@ -471,7 +468,7 @@ def test_a_worker_ends_at_once(preloaded, caplog):
 
 
 def test_one_that_was_ended_before_it_began(preloaded):
-    """It is killed when it begins; until then there is no process to be killed."""
+    """The worker is killed when it begins; until then there is no process to kill."""
     one, mold, (first, _) = preloaded()
     one.end(first, number=KILL)
     (unborn,) = one.turn(0.2)
@@ -482,7 +479,7 @@ def test_one_that_was_ended_before_it_began(preloaded):
 
 
 def test_one_that_was_drained_before_it_began(preloaded):
-    """It reads that when it begins."""
+    """The worker reads the order when it begins."""
     one, mold, (first, _) = preloaded()
     one.end(first, number=KILL)
     (unborn,) = one.turn(0.2)
@@ -492,7 +489,7 @@ def test_one_that_was_drained_before_it_began(preloaded):
 
 
 def test_start_timeout_of_a_worker(preloaded):
-    """It counts from its beginning."""
+    """The time counts from the worker's beginning."""
     one, mold, (first, _) = preloaded(start_seconds=3)
     one.end(first, number=KILL)
     one.turn(0.2)
@@ -505,7 +502,7 @@ def test_start_timeout_of_a_worker(preloaded):
 
 
 def test_no_descriptor_is_left(preloaded, caplog, monkeypatch):
-    """Nothing is asked of the mold, and it is tried again."""
+    """Nothing is asked of the mold, and the start is tried again."""
     one, mold, (first, _) = preloaded()
 
     def fail(*_):
@@ -519,11 +516,11 @@ def test_no_descriptor_is_left(preloaded, caplog, monkeypatch):
     assert told(one, mold) == []
 
 
-# Beside it
+# Beside other events
 
 
-def test_upgrade(preloaded):
-    """A mold is not handed down, and nothing is while one is about to fork."""
+def test_an_upgrade_waits_for_forks_of_the_mold(preloaded):
+    """A mold is not handed down, and nothing is while a mold is about to fork."""
     one, mold, (first, _) = preloaded()
     _, children = one.supervisor.parts.children.describe()
     assert [child["slot"] for child in children] == [1, 2]
@@ -536,7 +533,7 @@ def test_upgrade(preloaded):
 
 
 def test_words_that_come_too_late(preloaded, caplog):
-    """What a mold says that is to end means nothing any more."""
+    """Words of an ending mold mean nothing any more."""
     one, before, _ = preloaded()
     one.end(before, number=KILL)
     (mold,) = one.turn(1)

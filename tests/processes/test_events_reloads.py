@@ -1,4 +1,4 @@
-"""Reloads, on processes that only have numbers: who is replaced, when, and what ends a reload."""
+"""Reloads, on processes of numbers alone: order, time and end of each replacement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TERM, HUP = signal.SIGTERM, signal.SIGHUP
 
 
 def test_one_after_another(supervised, caplog):
-    """Each successor serves before the worker of before drains, and that before the next begins."""
+    """Each successor serves before the old worker drains, and that before the next begins."""
     one = supervised(2)
     first, second = one.start()
     one.signal(HUP)
@@ -39,17 +39,17 @@ def test_one_after_another(supervised, caplog):
     one.say(other, say="ready")
     assert told(one, second) == [LEAVE]
     one.leave(second)
-    assert "SIGHUP: done" not in caplog.text  # the other may still accept: who connects now may meet code of before
+    assert "SIGHUP: done" not in caplog.text  # the other may still accept: a new client may meet old code
     one.leave(first)
     assert "SIGHUP: done in 2.5 s: code and settings of 2 workers are new" in caplog.text
     for child in (first, second):
         assert one.end(child, status=1) == []
-    # What a worker of long ago has left unfinished is not the command's end.
+    # Work left unfinished by a worker of long ago is not the command's end.
     assert one.supervisor.fleet.exit_status == 0
 
 
 def test_asked_for_while_a_successor_cannot_start(supervised):
-    """Whatever is wrong may have been repaired: it is tried again at once, and then all are replaced once more."""
+    """A fault may have been repaired: the slot is tried again at once, and then all are replaced once more."""
     one = supervised(2)
     one.start()
     one.signal(HUP)
@@ -67,7 +67,7 @@ def test_asked_for_while_a_successor_cannot_start(supervised):
 
 
 def test_requests_that_go_on_in_old_workers(supervised, caplog):
-    """The end of the reload says so: some of them may hang."""
+    """The end of the reload tells old requests: some may hang."""
     one = supervised(2)
     before = one.start()
     for child in before:
@@ -90,7 +90,7 @@ def test_requests_that_go_on_in_old_workers(supervised, caplog):
 
 
 def test_all_at_once(supervised):
-    """--reload-at-once: all successors begin; each worker of before drains as its own serves."""
+    """--reload-at-once: all successors begin; each old worker drains as its own successor serves."""
     one = supervised(3, reload_at_once=True)
     before = one.start()
     one.signal(HUP)
@@ -117,7 +117,7 @@ def test_code_that_does_not_start(supervised, caplog):
 
 
 def test_code_that_does_not_start_at_once(supervised):
-    """The other successors, which are starting too, are ended."""
+    """The other starting successors are ended, too."""
     one = supervised(3, reload_at_once=True)
     before = one.start()
     one.signal(HUP)
@@ -130,7 +130,7 @@ def test_code_that_does_not_start_at_once(supervised):
 
 
 def test_a_later_successor_that_does_not_start(supervised, caplog):
-    """The new code has shown that it can: it is tried again, and the worker of before goes on meanwhile."""
+    """The new code has shown its fitness: the slot is tried again, and the old worker goes on meanwhile."""
     one = supervised(2)
     first, second = one.start()
     one.signal(HUP)
@@ -173,7 +173,7 @@ def test_a_fork_that_fails(supervised, monkeypatch, caplog, is_unfit):
 
 
 def test_who_started_before_it(supervised, caplog):
-    """That it could not is nothing that the reload must wait for."""
+    """The reload need not wait for the failed starter."""
     one = supervised(2, start_seconds=5)
     _, second = one.start()
     one.end(second, number=9)
@@ -190,7 +190,7 @@ def test_who_started_before_it(supervised, caplog):
 
 
 def test_what_systemd_is_told_of_one_that_is_half_done(supervised, monkeypatch, tmp_path):
-    """READY, with a status that says so: `systemctl reload` need not wait for what may never end; then that it is done."""
+    """READY, with a status: `systemctl reload` need not wait for an endless one; then the end is told."""
     heard = Manager(tmp_path / "notify")
     monkeypatch.setenv("NOTIFY_SOCKET", heard.address)
     one = supervised(2)
@@ -225,7 +225,6 @@ def test_settings_that_have_not_changed(supervised, monkeypatch):
 
 
 def test_settings_that_are_wrong(supervised, caplog):
-    """They change nothing."""
     one = supervised(1)
     one.start()
     for error in (ConfigError("workers: no"), AserveError("route: no")):
@@ -235,7 +234,7 @@ def test_settings_that_are_wrong(supervised, caplog):
 
 
 def test_settings_that_cannot_be_read(supervised, tmp_path, monkeypatch, caplog):
-    """Whatever it is, it changes nothing, and the log has its traceback; of a folder that has gone it says what to do."""
+    """Any fault changes nothing, and the log has its traceback; of a missing folder it advises."""
     one = supervised(1, control=str(tmp_path / "control"))
     one.start()
     one.read_error = RuntimeError("of a plug-in")
@@ -260,7 +259,7 @@ def test_settings_that_cannot_be_read(supervised, tmp_path, monkeypatch, caplog)
 
 
 def test_settings_that_have_changed(supervised, caplog):
-    """They are those of the successors, and from the first of these on the supervisor's; where it listens stays."""
+    """New settings are those of the successors, and from the first of these on the supervisor's; the address stays."""
     one = supervised(1)
     one.start()
     one.settings.update(workers=3, threads=5, bind=":1", log_level="warning")
@@ -273,7 +272,7 @@ def test_settings_that_have_changed(supervised, caplog):
 
 
 def test_a_reload_leaves_levels_to_a_log_config(supervised, tmp_path):
-    """The levels of loggers are those of the file."""
+    """The levels of loggers are the file's."""
     level = logging.getLogger("aserve").level
     one = supervised(1, log_config=str(tmp_path / "log.ini"))
     one.start()
@@ -285,7 +284,7 @@ def test_a_reload_leaves_levels_to_a_log_config(supervised, tmp_path):
 
 
 def test_asked_for_once_more(supervised, caplog):
-    """Reloads that are asked for during one are one more, afterwards, whether that one was done or not."""
+    """Reloads asked for during one are one more, afterwards, whether the first was done or not."""
     one = supervised(1)
     (before,) = one.start()
     one.signal(HUP)
@@ -304,7 +303,6 @@ def test_asked_for_once_more(supervised, caplog):
 
 
 def test_asked_for_at_the_start(supervised, caplog):
-    """A reload during the first start follows it."""
     one = supervised(1)
     one.supervisor.events.reload("SIGHUP")
     (first,) = one.turn()
@@ -313,7 +311,7 @@ def test_asked_for_at_the_start(supervised, caplog):
 
 
 def test_what_is_starting_is_started_anew(supervised):
-    """A worker whose import may hang, or has the fault that was repaired, does not hold up a reload."""
+    """A worker with a hanging, or since repaired, import does not hold up a reload."""
     one = supervised(1)
     (child,) = one.start()
     one.end(child, number=9)
@@ -327,7 +325,7 @@ def test_what_is_starting_is_started_anew(supervised):
 
 
 def test_everything_is_down(supervised, caplog):
-    """When no worker is left, a reload of repaired code starts all of them at once."""
+    """When no worker is left, a reload of repaired code starts all at once."""
     one = supervised(3)
     for child in one.start():
         one.end(child, number=9)
@@ -342,7 +340,7 @@ def test_everything_is_down(supervised, caplog):
 
 
 def test_the_end_of_a_reload(supervised):
-    """SIGTERM during a reload ends those of before, those that are new and those that are starting."""
+    """SIGTERM during a reload ends old, new and starting workers."""
     one = supervised(2)
     first, second = one.start()
     one.signal(HUP)
@@ -359,7 +357,7 @@ def test_the_end_of_a_reload(supervised):
 
 
 def test_a_file_that_has_changed(supervised, tmp_path, caplog):
-    """--touch-reload: it is looked at once a second."""
+    """--touch-reload: files are looked at once a second."""
     one = supervised(1, touch_reload=[str(tmp_path / "touched")])
     one.start()
     (tmp_path / "touched").touch()
@@ -370,7 +368,7 @@ def test_a_file_that_has_changed(supervised, tmp_path, caplog):
 
 
 def test_a_file_that_has_changed_during_a_reload(supervised, tmp_path, caplog):
-    """Touched again before the first successor serves: another reload follows, for what that may have read before."""
+    """Touched again before the first successor serves: another reload follows, for parts perhaps read before."""
     path = tmp_path / "touched"
     path.touch()
     one = supervised(1, touch_reload=[str(path)])
@@ -383,7 +381,7 @@ def test_a_file_that_has_changed_during_a_reload(supervised, tmp_path, caplog):
 
 
 def test_other_files_that_may_change(supervised, tmp_path, caplog):
-    """They are those of the settings that serve."""
+    """The watched files are of the serving settings."""
     one = supervised(1)
     one.start()
     one.settings.update(touch_reload=[str(tmp_path / "touched")])

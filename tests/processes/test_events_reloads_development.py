@@ -16,7 +16,7 @@ FAULT = {"do": "show fault", "why": "no module 'a'", "traceback": "Traceback: he
 
 
 def faults_of(monkeypatch):
-    """Return the faults that workers are forked with, in their order."""
+    """Return the faults of forked workers, in order."""
     found = []
     whole = Supervisor.fork
 
@@ -29,7 +29,7 @@ def faults_of(monkeypatch):
 
 
 def test_a_saved_file(supervised, caplog):
-    """All workers are replaced; the word of one that drains already is old."""
+    """All workers are replaced; the word of a draining one is old."""
     one = supervised(1, reload=True)
     (first,) = one.start()
     one.say(first, **CHANGED)
@@ -42,7 +42,7 @@ def test_a_saved_file(supervised, caplog):
 
 
 def test_new_code_does_not_start(supervised, caplog):
-    """Who serves shows why; the next save is tried."""
+    """The server of the page shows why; the next save is tried."""
     one = supervised(1, reload=True)
     (first,) = one.start()
     for _ in range(2):
@@ -56,7 +56,7 @@ def test_new_code_does_not_start(supervised, caplog):
 
 
 def test_saved_again_while_it_is_imported(supervised):
-    """What is imported is old, and may hang: it is ended, and the import begins anew."""
+    """The import is old, and may hang: it is ended, and begins anew."""
     one = supervised(1, reload=True)
     (first,) = one.start()
     one.say(first, **CHANGED)
@@ -68,7 +68,7 @@ def test_saved_again_while_it_is_imported(supervised):
 
 
 def test_saved_while_another_reload_waits(supervised, caplog):
-    """What was asked for meanwhile is in the one that begins with the save: workers are replaced once."""
+    """A reload asked for meanwhile is part of the one for the save: workers are replaced once."""
     one = supervised(1, reload=True)
     (first,) = one.start()
     one.say(first, **CHANGED)
@@ -85,7 +85,7 @@ def test_saved_while_another_reload_waits(supervised, caplog):
 
 
 def test_the_first_does_not_start(supervised, monkeypatch, caplog):
-    """Another takes its place at once, which shows why; when a save has mended it, that goes."""
+    """Another takes its place at once, and shows why; after a mending save, that one goes."""
     faults = faults_of(monkeypatch)
     one = supervised(2, reload=True)
     one.turn()
@@ -105,7 +105,7 @@ def test_the_first_does_not_start(supervised, monkeypatch, caplog):
 
 
 def test_who_shows_it_does_not_start(supervised):
-    """The command ends, as it does without --reload: this is not the app's fault."""
+    """The command ends, as without --reload: this is not the app's fault."""
     one = supervised(1, reload=True)
     one.turn()
     (first,) = one.children
@@ -117,7 +117,7 @@ def test_who_shows_it_does_not_start(supervised):
 
 
 def test_a_crash_while_code_is_broken(supervised, monkeypatch):
-    """Then nothing of before is left, and the fault is shown in its place."""
+    """Then no old worker is left, and the fault is shown in its place."""
     faults = faults_of(monkeypatch)
     one = supervised(1, reload=True)
     (first,) = one.start()
@@ -131,7 +131,7 @@ def test_a_crash_while_code_is_broken(supervised, monkeypatch):
 
 
 def test_a_successor_does_not_start(supervised, monkeypatch):
-    """Where the app of before serves, its successor is tried again, and does not take its place with a fault."""
+    """Where the old app serves, its successor is tried again, and does not take its place with a fault."""
     faults = faults_of(monkeypatch)
     one = supervised(1, reload=True)
     (first,) = one.start()

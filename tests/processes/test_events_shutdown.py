@@ -1,4 +1,4 @@
-"""How all of it ends: on processes that only have numbers; tests/e2e/test_workers.py has real ones."""
+"""The end of all: on processes of numbers alone; tests/e2e/test_workers.py has real ones."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ TERM = signal.SIGTERM
 STOP = {"do": "drain", "stopping": True}
 
 
-def test_the_end(supervised, caplog):
-    """All drain, also those that start, whatever becomes of them; with the last it is over."""
+def test_the_end_drains_all_workers(supervised, caplog):
+    """All drain, starting ones too, whatever becomes of them; the last one's end is the end."""
     one = supervised(2)
     (first,) = one.turn()
     one.say(first, say="ready")
@@ -40,8 +40,8 @@ def test_what_was_cut_off_is_told(supervised, end, status):
     assert one.supervisor.fleet.exit_status == status
 
 
-def test_asked_again(supervised, caplog):
-    """A second signal is the same one if it comes at once; later, it ends all of them."""
+def test_a_later_signal_ends_all(supervised, caplog):
+    """A second signal counts as the same if it comes at once; later, it ends all."""
     one = supervised(1)
     (child,) = one.start()
     one.signal(TERM)
@@ -54,8 +54,7 @@ def test_asked_again(supervised, caplog):
     assert one.supervisor.fleet.exit_status == 128 + signal.SIGINT and "SIGINT again: leaving at once" in caplog.text
 
 
-def test_at_once(supervised):
-    """SIGQUIT waits for nobody."""
+def test_sigquit_waits_for_nobody(supervised):
     one = supervised(2)
     children = one.start()
     one.signal(signal.SIGQUIT)
@@ -64,7 +63,7 @@ def test_at_once(supervised):
 
 
 def test_at_once_with_one_that_writes_its_stacks(supervised):
-    """It is not waited for either, though it was to have time for that."""
+    """A worker with time for its stacks is not waited for either."""
     one = supervised(1, start_seconds=5)
     (child,) = one.turn()
     one.turn(5.1)
@@ -74,7 +73,7 @@ def test_at_once_with_one_that_writes_its_stacks(supervised):
 
 
 def test_a_worker_that_does_not_end(supervised):
-    """It is killed after its time, and the exit status says so."""
+    """A worker past its time is killed, and the exit status says so."""
     one = supervised(1, drain_seconds=10, drain_delay_seconds=2)
     (child,) = one.start()
     one.signal(TERM)
@@ -95,7 +94,7 @@ def test_a_crash_at_the_end(supervised):
     assert one.end(second, number=11) == [] and one.supervisor.fleet.exit_status == 1
 
 
-# Clients who wait while nobody serves
+# Clients that wait while nobody serves
 
 
 @pytest.fixture
@@ -120,7 +119,7 @@ def waited_for(supervised):
 
 
 def test_a_client_waits(waited_for, caplog):
-    """Who starts may finish that, and then drains; the exit status is its own."""
+    """The starting worker may finish its start, and then drains; the exit status is its own."""
     one, child = waited_for()
     one.signal(TERM)
     assert told(one, child) == [] and child.state == State.STARTING
@@ -133,7 +132,7 @@ def test_a_client_waits(waited_for, caplog):
 
 @pytest.mark.parametrize("comes", [True, False])
 def test_a_client_waits_for_too_long(waited_for, comes):
-    """After the time of a drain it is over, wherever the worker is then."""
+    """After the time of a drain the end comes, whatever the worker's state."""
     one, child = waited_for(drain_delay_seconds=3)
     one.signal(TERM)
     one.turn(12)
@@ -148,7 +147,7 @@ def test_a_client_waits_for_too_long(waited_for, comes):
 
 
 def test_a_client_waits_in_vain(waited_for, caplog):
-    """If the successor cannot start, the log and the exit status say what that has cost; nothing else is tried."""
+    """If the successor cannot start, log and exit status tell the cost; nothing else is tried."""
     one, child = waited_for()
     one.signal(TERM)
     one.say(child, say="failed", why="no module", traceback="")
@@ -174,7 +173,7 @@ def test_a_client_waits_in_a_pause(waited_for):
 
 
 def test_a_client_waits_in_a_pause_and_nothing_can_be_forked(waited_for, caplog):
-    """One try is all, and the log and the exit status say what that has cost."""
+    """One try is all, and log and exit status tell the cost."""
     one, child = waited_for()
     one.end(child, number=9)
     one.system.fork_error = OSError(12, "Cannot allocate memory")
@@ -184,7 +183,6 @@ def test_a_client_waits_in_a_pause_and_nothing_can_be_forked(waited_for, caplog)
 
 
 def test_a_client_waits_and_nobody_else(waited_for):
-    """A second signal ends it."""
     one, child = waited_for()
     one.signal(TERM)
     one.system.now += 1
@@ -194,7 +192,7 @@ def test_a_client_waits_and_nobody_else(waited_for):
 
 @pytest.mark.parametrize("why", ["nobody waits", "the socket was given"])
 def test_nobody_to_serve(waited_for, why):
-    """It ends at once: what is queued on a socket that was given is for the next process."""
+    """The end comes at once: the queue of a given socket is for the next process."""
     given = [waited_for.listener._replace(is_given=True)] if "given" in why else [waited_for.listener]
     one, child = waited_for(waits="given" in why, given=given)
     one.signal(TERM)
@@ -202,7 +200,7 @@ def test_nobody_to_serve(waited_for, why):
 
 
 def test_the_first_start(supervised):
-    """Before any worker has served, nobody waits for long: it ends at once."""
+    """Before any worker has served, nobody waits for long: the end comes at once."""
     (listener,) = open_listeners([parse_bind("127.0.0.1:0")])
     with socket.create_connection(listener.address), listener.socket:
         one = supervised(1, listeners=[listener])

@@ -1,4 +1,4 @@
-"""What a supervisor is given."""
+"""A supervisor's given parts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from aserve.processes.fleet.plan import Plan
 from aserve.processes.site import Site
 
 
-def test_without_extensions():
-    """None takes part, and none is called."""
+def test_without_extensions_none_is_called():
     plan = Plan(Config(workers=1), None)
     site = Site(plan, lambda before: plan, (), COMMAND)
     assert site.supervise(None) == () and site.on_life(None, None) is None

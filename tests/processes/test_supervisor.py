@@ -1,4 +1,4 @@
-"""What is done about each event: on processes that only have numbers; tests/e2e/test_workers.py has real ones."""
+"""Acts on each event: on processes of numbers alone; tests/e2e/test_workers.py has real ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TERM, HUP = signal.SIGTERM, signal.SIGHUP
 
 
 def test_the_first_shows_whether_there_is_anything_to_serve(supervised, caplog):
-    """One worker starts; when it is ready, the others do, at once."""
+    """One worker starts; when it is ready, the rest do, at once."""
     one = supervised(4)
     (first,) = one.turn()
     assert one.turn(100.0) == []
@@ -43,8 +43,8 @@ def test_the_first_shows_whether_there_is_anything_to_serve(supervised, caplog):
 # The loop
 
 
-def test_a_stop(supervised, caplog):
-    """A worker that starts was stopped, too: it has the time that it had, whatever wakes the supervisor first."""
+def test_a_stop_leaves_a_starter_its_time(supervised, caplog):
+    """A starting worker was stopped, too: it keeps its time, whatever wakes the supervisor first."""
     one = supervised(1, start_seconds=10)
     (child,) = one.turn()
     one.turn(8)
@@ -56,7 +56,7 @@ def test_a_stop(supervised, caplog):
 
 
 def test_it_wakes_up_for_a_limit(supervised, monkeypatch):
-    """It waits until the first limit of any worker, of those that are not over."""
+    """The wait lasts until the first coming limit of any worker."""
     one = supervised(1, start_seconds=10)
     (child,) = one.turn()
     asked = []
@@ -70,7 +70,7 @@ def test_it_wakes_up_for_a_limit(supervised, monkeypatch):
 
 @pytest.mark.provokes("internal error; please report this as a bug in aserve")
 def test_a_bug_of_ours_in_what_is_due(supervised, monkeypatch, caplog):
-    """It is tried again with the next event, and not at once and for ever."""
+    """The act is tried again with the next event, and not at once without end."""
     one = supervised(2)
     one.start()
     failed = []
@@ -89,7 +89,7 @@ def test_a_bug_of_ours_in_what_is_due(supervised, monkeypatch, caplog):
 
 @pytest.mark.provokes("internal error; please report this as a bug in aserve")
 def test_a_bug_of_ours_in_a_rule(supervised, monkeypatch, caplog):
-    """The supervisor goes on, and what is due is done after the next event."""
+    """The supervisor goes on, and due acts are done after the next event."""
     one = supervised(2)
     one.start()
 
@@ -106,7 +106,7 @@ def test_a_bug_of_ours_in_a_rule(supervised, monkeypatch, caplog):
 
 @pytest.mark.provokes("internal error; please report this as a bug in aserve")
 def test_a_bug_of_ours_that_changes_nothing(supervised, monkeypatch, caplog):
-    """What is due for ever is left to the next event, and logged."""
+    """An act due for ever is left to the next event, and logged."""
     one = supervised(2)
     one.start()
     done = []
@@ -120,8 +120,8 @@ def test_a_bug_of_ours_that_changes_nothing(supervised, monkeypatch, caplog):
     assert [child.state for child in one.children] == [State.DRAINING, State.READY]
 
 
-def test_its_run(caplog, tmp_path):
-    """With real processes: the child returns with its role, and the supervisor with the exit status when it has ended."""
+def test_its_run_returns_role_and_status(caplog, tmp_path):
+    """With real processes: the child returns with its role, and the supervisor with the exit status at the end."""
     caplog.set_level("INFO", "aserve")
     plan = Plan(Config(workers=1, bind="127.0.0.1:0", control=str(tmp_path / "control")), None)
     listeners = bind_listeners(plan.config)
@@ -137,7 +137,7 @@ def test_its_run(caplog, tmp_path):
 
 
 def test_its_run_when_nothing_starts():
-    """It raises what the first worker has said."""
+    """The run raises the first worker's reason."""
     plan = Plan(Config(workers=1), None)
     try:
         role = Supervisor(Site(plan, lambda before: plan, (), COMMAND)).run()
@@ -150,7 +150,7 @@ def test_its_run_when_nothing_starts():
 
 
 def test_the_loop_when_a_fork_fails(supervised, monkeypatch):
-    """What is due is asked anew: with the fork a reload may have ended."""
+    """Due acts are asked for anew: with the fork a reload may have ended."""
     supervisor, forked, due = supervised(2).supervisor, [], [[1, 2], [3]]
 
     def wait():
@@ -170,7 +170,7 @@ def test_the_loop_when_a_fork_fails(supervised, monkeypatch):
 
 @pytest.mark.parametrize("slot", [TRIAL, 1, MOLD])
 def test_the_kind_of_process(supervised, slot):
-    """The same word is handled by another noun if a worker, a mold or a trial says it."""
+    """The same word of a worker, a mold or a trial goes to its own noun."""
     one, heard = supervised(1).supervisor, []
     tables = {1: one.events.by_word, **one.events.by_word_of}
     for number, table in tables.items():
@@ -181,7 +181,7 @@ def test_the_kind_of_process(supervised, slot):
 
 @pytest.mark.provokes("internal error; please report this as a bug in aserve")
 def test_a_bug_of_ours(supervised, caplog):
-    """It is logged, and the loop goes on."""
+    """A bug is logged, and the loop goes on."""
     one = supervised(1)
     (child,) = one.start()
     one.supervisor.events.by_word["left"] = None
@@ -193,7 +193,7 @@ def test_a_bug_of_ours(supervised, caplog):
 
 @pytest.mark.provokes("internal error; please report this as a bug in aserve")
 def test_a_bug_of_ours_in_last_words(supervised):
-    """Who has said them is replaced, like any other."""
+    """The worker with the last words is replaced, like any other."""
     one = supervised(1)
     (child,) = one.start()
     one.supervisor.events.by_word["left"] = None
@@ -210,7 +210,7 @@ def test_a_bug_of_ours_in_last_words(supervised):
 
 @pytest.mark.parametrize("preload", [False, True])
 def test_in_a_child(monkeypatch, tmp_path, preload):
-    """What run returns there: who it is, with what it needs, and nothing of the supervisor's is left; this process is that child."""
+    """The run returns the child's role, with its needs, and nothing of the supervisor's is left; this process is that child."""
     monkeypatch.setattr(os, "fork", lambda: 0)
     monkeypatch.setattr(supervisor_module, "lib", types.SimpleNamespace(subreaper_begin=lambda: 0))
     before = signal.getsignal(signal.SIGTERM)

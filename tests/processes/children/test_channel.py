@@ -23,12 +23,12 @@ def pair():
         end.close()
 
 
-def test_messages(pair):
-    """They arrive in order, each whole, in both directions."""
+def test_messages_arrive_whole_and_in_order(pair):
+    """Messages arrive in order, each whole, in both directions."""
     one, other = pair
     one.send({"do": "drain", "stopping": True})
     one.send({"do": "a" * 60_000})
-    other.send({"say": "é\udce9\U0001f600\x00"})  # what paths and tracebacks may have
+    other.send({"say": "é\udce9\U0001f600\x00"})  # as in paths and tracebacks
     assert other.receive() == ({"do": "drain", "stopping": True}, [])
     assert other.receive() == ({"do": "a" * 60_000}, [])
     assert one.receive() == ({"say": "é\udce9\U0001f600\x00"}, [])
@@ -41,7 +41,7 @@ def test_messages(pair):
     ["\0" * 20_000, later_on_pypy("x" * 100_000), later_on_pypy("\\" * 50_000), later_on_pypy("\udce9" * 30_000)],
 )
 def test_texts_that_do_not_fit(pair, text):
-    """They are cut at their ends, however many octets a character has; all else is told, and so is what follows."""
+    """Long texts are cut at their ends, however many octets a character has; the rest is told, and so are later messages."""
     one, other = pair
     one.send({"say": "slow", "request": {"request": text, "seconds": 2.5, "end": None}})
     one.send({"say": "left"})
@@ -54,7 +54,7 @@ def test_texts_that_do_not_fit(pair, text):
 
 @pytest.mark.parametrize("items", [[10_000] * 12_000, ["x" * 1000] * 70, [["y" * 70_000, 1]]])
 def test_lists_that_do_not_fit(pair, items):
-    """They are cut at their ends, too, and so are the texts in them."""
+    """Long lists are cut at their ends, and so are the texts in them."""
     one, other = pair
     one.send({"say": "slow", "items": items, "number": 1})
     message, _ = other.receive()
@@ -63,7 +63,7 @@ def test_lists_that_do_not_fit(pair, items):
     assert len(str(told)) > 5000 and str(told[0])[:5] == str(items[0])[:5]
 
 
-def test_descriptors(pair):
+def test_a_descriptor_arrives_as_a_new_one(pair):
     """A descriptor arrives as a new one, which programs do not inherit; the sender's is closed."""
     one, other = pair
     reading, writing = os.pipe()
@@ -94,7 +94,7 @@ def descriptors(count):
 
 @pytest.mark.parametrize("free_count", [0, 1])
 def test_descriptors_without_room(pair, caplog, free_count):
-    """A message that lost one is dropped, with what came of it; the log says once what to do; what follows arrives."""
+    """A message without its descriptor is dropped, with its arrived rest; the log advises once; later messages arrive."""
     one, other = pair
     pipes = [os.pipe() for _ in range(3)]
     for _, writing in pipes[:2]:
@@ -117,7 +117,7 @@ def test_descriptors_without_room(pair, caplog, free_count):
 
 
 def test_what_was_not_received(pair):
-    """It is told of here, each time, by the message without its descriptors."""
+    """A message without its descriptors is told here, each time."""
     one, other = pair
     dropped = []
     other.on_dropped = dropped.append
@@ -129,7 +129,7 @@ def test_what_was_not_received(pair):
 
 
 def test_descriptors_that_the_caller_keeps(pair):
-    """They stay open here when they are sent, and when this end is closed before."""
+    """The caller's descriptors stay open at a send, and at a close before."""
     one, other = pair
     reading, writing = os.pipe()
     one.send({"do": "adopt"}, [writing], is_kept=True)
@@ -142,8 +142,8 @@ def test_descriptors_that_the_caller_keeps(pair):
         os.close(fd)
 
 
-def test_no_room(pair):
-    """What finds no room waits, and goes out in order once there is some."""
+def test_messages_without_room_wait_in_order(pair):
+    """Messages without room wait, and go out in order with room."""
     one, other = pair
     count = 0
     while not one.has_unsent:
@@ -162,7 +162,7 @@ def test_no_room(pair):
 
 
 def test_the_other_end_is_gone(pair):
-    """What is still to be read is read; then there is nobody, and what is sent is dropped, its descriptors closed."""
+    """Unread messages are read; then the end is gone, and later messages are dropped, their descriptors closed."""
     one, other = pair
     other.send({"say": "failed"})
     other.close()
@@ -176,7 +176,7 @@ def test_the_other_end_is_gone(pair):
 
 @pytest.fixture
 def refusing(monkeypatch):
-    """refusing(errno): sends of this process fail with it; 0: not any more."""
+    """refusing(errno): sends of this process fail with the number; 0: not any more."""
     send_fds, number = socket.send_fds, [0]
 
     def send(*args):
@@ -190,7 +190,7 @@ def refusing(monkeypatch):
 
 @pytest.mark.parametrize("number", [errno.ETOOMANYREFS, errno.ENOBUFS, errno.ENOMEM])
 def test_the_kernel_refuses_for_a_while(pair, refusing, caplog, number):
-    """What it refuses is kept, with its descriptors, and arrives later; the other end is not taken for closed."""
+    """A refused message is kept, with its descriptors, and arrives later; the other end is not taken for closed."""
     one, other = pair
     reading, writing = os.pipe()
     refusing(number)
@@ -198,7 +198,7 @@ def test_the_kernel_refuses_for_a_while(pair, refusing, caplog, number):
     one.send({"do": "drain"})
     assert (
         one.is_heard and not one.is_all_sent and not one.has_unsent
-    )  # it does not wait for room: the socket is writable all the time
+    )  # without a wait for room: the socket is writable all the time
     refusing(0)
     one.flush()
     assert one.is_all_sent
@@ -228,7 +228,7 @@ def test_the_kernel_goes_on_refusing(pair, refusing, monkeypatch):
 
 
 def test_it_is_gone_with_something_unread(pair):
-    """Then the kernel says that it was reset, which means the same."""
+    """The kernel tells a reset, with the same meaning."""
     one, other = pair
     one.send({"do": "drain"})
     other.close()
@@ -236,7 +236,7 @@ def test_it_is_gone_with_something_unread(pair):
 
 
 def test_its_last_words(pair):
-    """What it has said is heard all the same."""
+    """The last words of a gone end are heard."""
     here, there = pair
     here.send({"do": "drain"})
     there.send({"say": "begun"})
@@ -246,7 +246,6 @@ def test_its_last_words(pair):
 
 
 def test_closing_with_something_unsent(pair):
-    """Descriptors that were not sent are closed."""
     one, _ = pair
     while not one.has_unsent:
         one.send({"text": "x" * 10_000})

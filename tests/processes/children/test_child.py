@@ -1,4 +1,4 @@
-"""One child: where it stands, and how it ended."""
+"""One child: its state, and its end."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def new_child():
     return Child(7, 2, 3, Plan(Config(), None), None, 1, -1)
 
 
-def test_a_life():
-    """From the fork to the end; what it was when it was killed is kept."""
+def test_a_life_goes_from_fork_to_end():
+    """A child lives from the fork to the end; its state at a kill is kept."""
     child = new_child()
     assert str(child) == "worker 2 (pid 7)" and child.state == State.STARTING and child.served_seconds == 0
     assert child.transition(Event.READY) == State.STARTING
@@ -44,7 +44,7 @@ def test_a_life():
 
 
 def test_what_cannot_be_is_a_bug():
-    """It raises, and nothing changes."""
+    """An impossible event raises, and nothing changes."""
     child = new_child()
     child.transition(Event.READY)
     with pytest.raises(KeyError):
@@ -62,8 +62,7 @@ def test_what_cannot_be_is_a_bug():
         (50, "was killed by signal 50"),
     ],
 )
-def test_ends(status, text):
-    """What waitpid() says, in words."""
+def test_ends_are_told_in_words(status, text):
     assert describe_end(status) == text
 
 
@@ -76,12 +75,12 @@ def test_ends(status, text):
     ],
 )
 def test_what_it_was_at(count, text):
-    """The log names the requests that it was at, up to some number."""
+    """The log names the child's requests, up to some number."""
     assert describe_requests([(9.0 - n, f"GET /{n}") for n in range(count)], shows_queries=False) == text
 
 
 def test_what_it_was_at_and_queries():
-    """They are shown to those who have asked for it."""
+    """Queries are shown only on demand."""
     found = [(1.0, "GET /a?token=x")]
     assert describe_requests(found, shows_queries=False) == "; it was at: GET /a?... (1.0 s)"
     assert describe_requests(found, shows_queries=True) == "; it was at: GET /a?token=x (1.0 s)"

@@ -1,4 +1,4 @@
-"""What the supervisor may do with its children: on processes that only have numbers, and on real ones."""
+"""The supervisor's acts on its children: on processes of numbers alone, and on real ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _ignore(pid, how):
 
 
 def test_who_is_there(new):
-    """They are found by slot and state, and their pages say who they are."""
+    """Children are found by slot and state, and their pages tell them."""
     one, two, other = new(1), new(2), new(1)
     new.children.admit(two)
     children = new.children
@@ -38,7 +38,7 @@ def test_who_is_there(new):
 
 
 def test_a_fork_that_fails(new, system):
-    """Nothing is left of it."""
+    """Nothing is left of a failed fork."""
     system.fork_error = BlockingIOError("no more processes")
     with none_stays_open(), pytest.raises(BlockingIOError):
         new()
@@ -53,7 +53,7 @@ def _fail():
 
 @pytest.mark.parametrize("output", [types.SimpleNamespace(flush=_fail), None], ids=["full", "closed"])
 def test_output_that_nobody_takes(new, monkeypatch, output):
-    """What was printed may be lost; workers are forked."""
+    """Printed text may be lost; workers are forked."""
     with monkeypatch.context() as patch:
         patch.setattr("sys.stdout", output)
         child = new()
@@ -61,7 +61,7 @@ def test_output_that_nobody_takes(new, monkeypatch, output):
 
 
 def test_what_a_worker_writes(new):
-    """In the worker the table is memory, and its descriptor is closed; the supervisor reads what is written there."""
+    """In the worker the table is memory, and its descriptor is closed; the supervisor reads the worker's writes."""
     child = new()
     theirs, child.in_flight = child.in_flight, os.dup(child.in_flight)
     page, _, _, table = new.children.memory_of(child)
@@ -71,8 +71,8 @@ def test_what_a_worker_writes(new):
     assert page[Field.PID] == child.pid
 
 
-def test_words(new, system):
-    """What a worker says is heard, with descriptors; what it is told arrives."""
+def test_words_go_both_ways(new, system):
+    """A worker's word is heard, with descriptors; orders arrive."""
     child = new()
     worker = system.workers_ends[child.pid]
     reading, writing = os.pipe()
@@ -86,7 +86,7 @@ def test_words(new, system):
 
 
 def test_a_worker_that_does_not_read(new, system):
-    """Nobody waits for it: what it has no room for goes out when it reads again."""
+    """Nobody waits for such a worker: its order goes out when it reads again."""
     child = new()
     worker = system.workers_ends[child.pid]
     sent = 0
@@ -112,8 +112,8 @@ def test_what_was_not_sent_is_sent_a_second_later(new, system):
     assert [worker.receive()[0]["number"] for _ in range(1, sent)] == list(range(1, sent))
 
 
-def test_draining(new, system):
-    """It is told whether others go on, and has its time; then it is killed."""
+def test_draining_has_its_time(new, system):
+    """A draining worker is told whether others go on, and has its time; then it is killed."""
     child, other = new(1, drain_seconds=10, drain_delay_seconds=5), new(2, drain_seconds=10, drain_delay_seconds=5)
     for one in (child, other):
         new.children.admit(one)
@@ -129,7 +129,7 @@ def test_draining(new, system):
 
 
 def test_a_start_that_takes_too_long(new, system):
-    """It shows its stack; if it does not even do that, it is killed."""
+    """A slow starter shows its stack; if it does not even do that, it is killed."""
     child, ready, unlimited = new(1, start_seconds=3), new(2, start_seconds=3), new(3)
     assert new.children.admit(ready)
     new.pass_time(3)
@@ -143,7 +143,7 @@ def test_a_start_that_takes_too_long(new, system):
 
 @pytest.mark.parametrize("is_ready", [True, False])
 def test_a_worker_that_closes_its_channel(new, system, is_ready):
-    """It cannot be led any more: unless it is about to end, it is killed."""
+    """A worker without its channel cannot be led any more: unless about to end, it is killed."""
     child, draining = new(1), new(2)
     for one in [child, draining] if is_ready else [draining]:
         new.children.admit(one)
@@ -158,7 +158,7 @@ def test_a_worker_that_closes_its_channel(new, system, is_ready):
 
 
 def test_a_worker_that_closes_its_channel_and_is_to_drain(new, system):
-    """It does not hear that, and gets no more time."""
+    """Such a worker does not hear the order, and gets no more time."""
     child = new(1, drain_seconds=30)
     new.children.admit(child)
     system.workers_ends[child.pid].close()
@@ -169,7 +169,7 @@ def test_a_worker_that_closes_its_channel_and_is_to_drain(new, system):
 
 
 def test_a_limit_over_an_upgrade(new, system):
-    """What is left of it is handed down, whatever the worker does, by a clock that has stood still."""
+    """The rest of a limit is handed down, whatever the worker does, by a clock that has stood still."""
     child = new(1, start_seconds=30)
     system.now += 3600  # the supervisor was stopped
     _, (state,) = new.children.describe()
@@ -185,8 +185,8 @@ def test_a_limit_over_an_upgrade(new, system):
         adopted.close()
 
 
-def test_the_end(new, system):
-    """Its last words are heard, it is forgotten, its page is clear, and its pid is nobody's any more."""
+def test_the_end_forgets_the_child(new, system):
+    """The last words are heard, the child is forgotten, its page is clear, and its pid is nobody's any more."""
     child, stranger, others = new(1), 4242, []
     system.workers_ends[child.pid].send({"say": "failed"})
     page = new.children.page(child)
@@ -207,7 +207,7 @@ def test_the_end(new, system):
     [(False, 0, ["GET /x"]), (False, 3, ["GET /x"]), (True, 0, []), (True, 3, ["GET /x"])],
 )
 def test_what_one_that_has_ended_was_at(new, system, monkeypatch, is_told, status, was_at):
-    """Its requests are lost, with status 0 as well, unless it was told to end: then 0 says that it has seen to them."""
+    """Its requests are lost, with status 0 as well, unless the end was an order: then 0 says that they are finished."""
     monkeypatch.setattr(children_module, "read_in_flight", lambda table: [(1.0, "GET /x")])
     child = new()
     new.children.admit(child)
@@ -219,7 +219,7 @@ def test_what_one_that_has_ended_was_at(new, system, monkeypatch, is_told, statu
 
 
 def test_last_words_find_it_among_the_children(new, system):
-    """Who counts all of them meanwhile misses none: its page is still its own."""
+    """A counter of all children misses none meanwhile: the page is still the child's own."""
     child, found = new(), []
     new.children._hear = lambda child, message, fds: found.append(
         (list(new.children), new.children.page(child)[Field.PID])
@@ -231,7 +231,7 @@ def test_last_words_find_it_among_the_children(new, system):
 
 
 def test_last_words_are_no_beginning(new, system):
-    """One that has said that it is ready, and died, does not serve."""
+    """A child that told its readiness and died does not serve."""
     child = new()
     heard = []
     new.children._hear = lambda child, message, fds: heard.append(new.children.admit(child))
@@ -252,14 +252,13 @@ def test_an_event_of_one_that_was_reaped(new, system):
 
 
 def test_nobody_has_ended(new, monkeypatch):
-    """Children that go on are left alone."""
     new()
     monkeypatch.setattr(os, "waitpid", lambda pid, flags: (0, 0))
     assert list(new.children.reap(_ignore)) == []
 
 
 def test_in_the_child(selector):
-    """A real one: it gets its end of the channel, and none of the supervisor's, its brothers' included."""
+    """A real child gets its end of the channel, and none of the supervisor's, nor its brothers'."""
     heard = []
     children = Children(Pages(2), selector, Clock(), lambda child, message, fds: heard.append(message))
     for slot in (1, 2):

@@ -1,4 +1,4 @@
-"""The time that counts for limits; and calls to be made later: when, in which order, and not those that were cancelled."""
+"""The time for limits; and later calls: when, in which order, and without cancelled ones."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from aserve.processes.fleet.facts import NEVER
 
 
 class Machine:
-    """What the clock looks at."""
+    """The times read by the clock."""
 
     def __init__(self):
         self.now = 100.0
         self.clock = Clock(lambda: self.now)
 
     def after(self, seconds):
-        """Let so much time pass; return what the clock shows then."""
+        """Let so much time pass; return the clock's time."""
         self.now += seconds
         return self.clock()
 
@@ -26,8 +26,8 @@ def test_it_goes_on():
     assert machine.clock.seconds_to(105.4) == 1.0 and machine.clock.seconds_to(3.0) == 0.0
 
 
-def test_a_stop(caplog):
-    """The time for which the process was stopped is left out, but for that of one wait, and logged; each time."""
+def test_a_stop_of_the_process_does_not_count(caplog):
+    """The time of a stop is left out, but for one wait, and logged; each time."""
     machine = Machine()
     assert machine.after(60.0) == 101.0 and "this process was stopped for 59 s; that time does not" in caplog.text
     assert machine.after(1.0) == 102.0
@@ -47,8 +47,8 @@ def run(timers):
         timer.run()
 
 
-def test_order():
-    """They are made by their time, and those of one time in the order in which they were asked for."""
+def test_calls_come_in_order_of_time():
+    """Calls come by their time, and at one time in the order of asking."""
     timers, now = new_timers()
     made = []
     for name, seconds in (("late", 2.0), ("first", 1.0), ("second", 1.0)):
@@ -62,8 +62,8 @@ def test_order():
     assert made[2:] == ["late"] and timers.next_at == NEVER
 
 
-def test_cancelled():
-    """A cancelled call is not made, also when its time has come already; nor is one made twice."""
+def test_cancelled_calls_are_not_made():
+    """A cancelled call is not made, even when due; no call is made twice."""
     timers, now = new_timers()
     made = []
     one = timers.after(1.0, made.append, 1)
@@ -87,7 +87,7 @@ def test_a_wake_up():
 
 
 def test_seconds_to_one():
-    """None is left once its time has come."""
+    """No second is left once the time has come."""
     timers, now = new_timers()
     timer = timers.after(2.0, print)
     assert timers.seconds_to(timer) == 2.0

@@ -1,4 +1,4 @@
-"""The command that has started this process; that it is run again as it was, tests/e2e/test_upgrade.py shows."""
+"""The command of this process; tests/e2e/test_upgrade.py shows its second run."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ FULL = types.SimpleNamespace(flush=_fail)
 
 
 @pytest.mark.parametrize("is_known_by", ["/proc", "Python"])
-def test_this_process(monkeypatch, tmp_path, is_known_by):
-    """Interpreter and arguments are those of the command line, flags of the interpreter included."""
+def test_this_process_knows_its_command(monkeypatch, tmp_path, is_known_by):
+    """Interpreter and arguments come from the command line, with the interpreter's flags."""
     if is_known_by == "Python":
         monkeypatch.setattr(command_line, "COMMAND_LINE", "/no/such/file")
         monkeypatch.setattr(sys, "orig_argv", ["python", "-I", "x y"], raising=False)
@@ -41,7 +41,7 @@ def test_this_process(monkeypatch, tmp_path, is_known_by):
 
 
 def test_the_name_of_the_folder(monkeypatch, tmp_path):
-    """It is the one that the environment says, if it leads there: that of a link may lead elsewhere later."""
+    """The environment's folder is taken, if the same: a link's folder may change later."""
     (tmp_path / "release").mkdir()
     (tmp_path / "current").symlink_to("release")
     monkeypatch.chdir(tmp_path / "current")
@@ -55,15 +55,15 @@ def test_the_name_of_the_folder(monkeypatch, tmp_path):
 
 
 def test_a_folder_that_is_gone(monkeypatch, tmp_path):
-    """Then it is the one where the process is."""
+    """Then the folder is the process's own."""
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     assert Command.of_this_process({"PWD": str(tmp_path / "gone")}).folder == "."
 
 
-def test_execute(tmp_path):
-    """It is run in its folder, with its environment and one variable more, and nothing printed is lost."""
+def test_execute_runs_the_command_in_its_folder(tmp_path):
+    """The command runs in its folder, with its environment and one variable more, and no printed text is lost."""
     source = (
         "import sys; sys.path[:0] = eval(sys.argv[1]); from aserve.processes.children.command import Command\n"
         "print('before'); Command(*eval(sys.argv[2])).execute('FD', 7)"
@@ -76,7 +76,7 @@ def test_execute(tmp_path):
 
 @pytest.mark.parametrize("output", ["full", "closed"])
 def test_output_that_nobody_takes(monkeypatch, output):
-    """What was printed may be lost; the command is run."""
+    """Printed text may be lost; the command is run."""
     run = []
     monkeypatch.setattr(os, "execve", lambda *command: run.append(command))
     monkeypatch.setattr("sys.stdout", FULL if output == "full" else None)
@@ -93,7 +93,7 @@ def test_output_that_nobody_takes(monkeypatch, output):
     ],
 )
 def test_what_cannot_be_run(monkeypatch, tmp_path, words, folder, why):
-    """The process is where it was."""
+    """After a failure the process is where it was."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(OSError, match=why):
         Command(words, {}, folder).execute("FD", 7)

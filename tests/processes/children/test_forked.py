@@ -1,4 +1,4 @@
-"""A forked process around its work: why it cannot serve, and signals that are not for it."""
+"""A forked process around its work: its reason for failing, and signals for others."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ def failing(fault):
         (LoadError("no module 'a'", "Traceback: here\n"), "no module 'a'"),
         (BindError("cannot write the access log"), "cannot write the access log"),
         (ConfigError("no certificate"), "no certificate"),
-        # --user may not read where Python is: that is no bug.
+        # --user may not read the interpreter's folder: no bug.
         (ImportError("No module named 'x'"), "it cannot import what aserve needs: No module named 'x'"),
     ],
 )
-def test_a_failure(ends, fault, why):
-    """The supervisor reads why, with the app's traceback; the exit status is 1."""
+def test_a_failure_tells_its_reason(ends, fault, why):
+    """The supervisor reads the reason, with the app's traceback; the exit status is 1."""
     ours, theirs = ends
     assert forked.tell_failure(theirs, failing(fault)) == 1
     assert ours.receive()[0] == {"say": "failed", "why": why, "traceback": getattr(fault, "app_traceback", "")}
 
 
 def test_work_that_succeeds(ends):
-    """Its exit status is the process's, and the supervisor reads nothing."""
+    """The work's exit status is the process's, and the supervisor reads nothing."""
     ours, theirs = ends
     assert forked.tell_failure(theirs, lambda: 3) == 3
     with pytest.raises(BlockingIOError):
@@ -61,7 +61,7 @@ def test_work_that_succeeds(ends):
 
 
 def test_what_the_surroundings_lack(ends, caplog):
-    """It is no bug of ours: the supervisor reads what to do."""
+    """A lack is no bug of ours: the supervisor reads the advice."""
     ours, theirs = ends
     assert forked.tell_failure(theirs, failing(OSError(errno.EMFILE, "Too many open files"))) == 1
     assert ours.receive()[0]["why"].startswith("too many open files: `ulimit -n` is ")
@@ -70,7 +70,7 @@ def test_what_the_surroundings_lack(ends, caplog):
 
 @pytest.mark.provokes("internal error; please report this as a bug in aserve")
 def test_a_bug_of_ours(ends, caplog):
-    """Its traceback is in this process's log; the supervisor reads the exception alone."""
+    """A bug's traceback is in this process's log; the supervisor reads the exception alone."""
     ours, theirs = ends
     assert forked.tell_failure(theirs, failing(ValueError("a bug"))) == 1
     assert ours.receive()[0] == {"say": "failed", "why": "ValueError: a bug", "traceback": ""}
@@ -78,7 +78,7 @@ def test_a_bug_of_ours(ends, caplog):
 
 
 def test_a_long_traceback_fits(ends):
-    """Its end is what is kept, whatever characters it has."""
+    """The end of a long traceback is kept, whatever its characters."""
     ours, theirs = ends
     fault = LoadError("\u00e9" * 10_000, "\U0001f600" * 100_000 + "the end")
     assert forked.tell_failure(theirs, failing(fault)) == 1
@@ -87,7 +87,7 @@ def test_a_long_traceback_fits(ends):
 
 
 def test_an_order_to_end_before_the_import(ends, monkeypatch):
-    """It ends at once: an import may take its time, or hang."""
+    """Such an order ends the process at once: an import may take its time, or hang."""
     ours, theirs = ends
     killed = []
     monkeypatch.setattr(os, "kill", lambda *arguments: killed.append(arguments))
@@ -98,7 +98,7 @@ def test_an_order_to_end_before_the_import(ends, monkeypatch):
 
 @pytest.mark.parametrize("is_told", [True, False])
 def test_the_end_of_the_supervisor_during_the_import(ends, is_told):
-    """The kernel kills the process, as it does at the supervisor's order to end."""
+    """The kernel kills the process, as at the supervisor's order to end."""
     ours, theirs = ends
     pid = os.fork()
     if pid == 0:
@@ -119,7 +119,7 @@ def test_the_end_of_the_supervisor_during_the_import(ends, is_told):
 
 
 def test_signals_that_are_left_to_the_supervisor(monkeypatch):
-    """They end nothing here; a process that the app forks gets the earlier handlers."""
+    """The supervisor's signals end nothing here; a process forked by the app gets the earlier handlers."""
     monkeypatch.setattr(forked.faulthandler, "enable", lambda: None)
     earlier = dict.fromkeys(forked.LEFT_AT_START, signal.SIG_DFL) | {signal.SIGINT: signal.default_int_handler}
     for number, handler in earlier.items():

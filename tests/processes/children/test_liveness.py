@@ -1,4 +1,4 @@
-"""A worker's event loop from outside: who is warned of, who is replaced, and who is only stopped."""
+"""A worker's event loop from outside: when to warn, when to replace, and when a process is only stopped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WELL = Finding(Verdict.WELL)
 
 
 class Watched:
-    """A pulse, and a clock that takes a second for each look."""
+    """A pulse, and a clock with a second for each look."""
 
     def __init__(self, warning_seconds=10.0, timeout_seconds=60.0):
         self.pulse = Pulse(warning_seconds, timeout_seconds)
@@ -38,7 +38,7 @@ def test_a_loop_that_turns():
 
 
 def test_a_loop_that_stands_still():
-    """One warning after the first time, and from the second on it is to be replaced."""
+    """One warning after the first time, and a replacement from the second time on."""
     watched = Watched()
     watched.look(turns=True)
     assert watched.verdicts(9) == [Verdict.WELL] * 9
@@ -48,7 +48,7 @@ def test_a_loop_that_stands_still():
 
 
 def test_one_that_turns_again():
-    """After a warning that is told; the next time begins anew."""
+    """After a warning the turn is told; the next time begins anew."""
     watched = Watched()
     watched.look(turns=True)
     watched.verdicts(5)
@@ -61,7 +61,7 @@ def test_one_that_turns_again():
 
 
 def test_one_that_turns_again_after_all():
-    """Also one that is being replaced is told to turn again."""
+    """A loop under replacement is told to turn again, too."""
     watched = Watched(0.0, 3.0)
     watched.look(turns=True)
     assert watched.verdicts(4)[-2:] == [Verdict.REPLACE] * 2
@@ -90,7 +90,7 @@ def test_without_the_one_or_the_other(warning, timeout, verdicts):
     ],
 )  # fmt: skip
 def test_what_it_does_meanwhile(state, cpu, is_known, text):
-    """CPU time tells a loop that waits from one that computes, where it is known."""
+    """CPU time tells a waiting loop from a computing one, where known."""
     watched = Watched()
     watched.state = state
     watched.look(turns=True, is_known=is_known)
@@ -101,7 +101,7 @@ def test_what_it_does_meanwhile(state, cpu, is_known, text):
 
 @pytest.mark.parametrize("state", ["T", "t"])
 def test_a_worker_that_was_stopped(state):
-    """Who is stopped by a signal or a debugger does not hang, however long; nor when it goes on."""
+    """A process stopped by a signal or a debugger does not hang, however long; nor when it goes on."""
     watched = Watched()
     watched.look(turns=True)
     watched.state = state

@@ -1,4 +1,4 @@
-"""Requests that are lost with their worker are not lost from sight."""
+"""Requests lost with their worker are told and counted."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def losses(tmp_path):
     ],
 )
 def test_each_is_told_and_counted(losses, before, is_oom, reason):
-    """A line with the process that died, one more among all requests, and one by its reason."""
+    """A line with the dead process, one more among all requests, and one by its reason."""
     lines = losses([(2.0, "GET /a"), (1.0, "GET /b")], before, is_oom=is_oom)
     assert [(line["url.path"], line["process.pid"], line["aserve.end"]) for line in lines] == [
         ("/a", 4711, "worker_died"), ("/b", 4711, "worker_died"),
@@ -60,15 +60,15 @@ def test_each_is_told_and_counted(losses, before, is_oom, reason):
 
 @pytest.mark.parametrize(("was_at", "has_told"), [([], False), ([(1.0, "GET /a")], True)])
 def test_nothing_is_lost(losses, was_at, has_told):
-    """It was at nothing, or has seen to its requests at the end of its drain."""
+    """The worker had no request, or has finished its requests at the end of its drain."""
     losses(was_at, State.DRAINING, has_told)
     assert losses.counted() == 0 and losses.by_reason() == {}
 
 
 @pytest.mark.provokes("internal error")
 @pytest.mark.parametrize("was_at", [[], [(1.0, "GET /a")]])
-def test_extensions_know(was_at, caplog):
-    """Of each end, and before it of what was lost with it; one that fails keeps nobody from going on."""
+def test_extensions_know_of_ends_and_losses(was_at, caplog):
+    """Extensions learn of each end, and before it of the losses; a failing extension keeps no other from its turn."""
     events = []
 
     def fail(event, context):

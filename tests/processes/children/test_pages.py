@@ -1,4 +1,4 @@
-"""Pages of memory that all processes see."""
+"""Pages of memory seen by all processes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from aserve.processes.children.pages import Pages
 CLEAR = [NOBODY if number == Field.LOAD else 0 for number in range(PAGE_BYTES // WORD_BYTES)]
 
 
-def test_pages():
-    """A page is words, and clear when it is taken; the lowest that is free is taken first."""
+def test_a_taken_page_is_clear():
+    """A page is words, and clear when taken; the lowest free page is taken first."""
     pages = Pages(3)
     assert pages.top == 1
     numbers = [pages.take() for _ in range(3)]
@@ -38,7 +38,7 @@ def test_pages():
 
 
 def test_the_same_pages_again():
-    """Who has their file finds the pages as they are, and takes those that are free."""
+    """A holder of the file finds the same pages, and takes free ones."""
     pages = Pages(3)
     for number in (1, 2):
         pages.page(pages.take())[Field.PID] = number
@@ -54,7 +54,7 @@ def test_the_same_pages_again():
 
 
 def test_what_is_counted():
-    """It is in the page itself, where others see it, and is told when the page is given back."""
+    """Counts are in the page itself, where other processes see them, and are told when the page is given back."""
     pages = Pages(2)
     others, number = Pages(0, os.dup(pages.fd)), pages.take()
     pages.page(number)[Field.SLOT] = 7
@@ -69,7 +69,7 @@ def test_what_is_counted():
 
 
 def test_other_processes_see_them():
-    """What a forked process writes is read here, after its end too."""
+    """Writes of a forked process are read here, after its end too."""
     pages = Pages(1)
     page = pages.page(pages.take())
     pid = os.fork()
@@ -81,7 +81,7 @@ def test_other_processes_see_them():
 
 
 def test_the_load_board():
-    """Each worker shows its load in its page; others look at those pages that were taken once."""
+    """Each worker shows its load in its page; others look at pages once taken."""
     pages = Pages(3)
     numbers = [pages.take(), pages.take()]
     boards = [pages.new_board(number) for number in numbers]
@@ -100,8 +100,8 @@ def test_the_load_board():
     assert boards[0].struct.count == 3
 
 
-def test_expected_pages():
-    """Who comes first looks for those that are expected, whose pages nobody has yet, and which show no load."""
+def test_expected_pages_count_without_load():
+    """The first worker looks for expected ones, whose pages are free and show no load."""
     pages = Pages(3, expected=2)
     board = pages.new_board(pages.take())
     board.open(threads=1)

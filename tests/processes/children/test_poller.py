@@ -1,4 +1,4 @@
-"""Descriptors, signals and time, of a process that has no event loop."""
+"""Descriptors, signals and time, of a process without an event loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def events():
 
 
 def test_one_after_another(events):
-    """Descriptors that are ready come before timers that are due; each is a call."""
+    """Ready descriptors come before due timers; each is a call."""
     done, (reading, writing) = [], os.pipe()
     events.watch(reading, lambda: done.append("descriptor"), selectors.EVENT_READ)
     events.timers.after(0.0, done.append, "timer")
@@ -36,7 +36,7 @@ def test_one_after_another(events):
 
 
 def test_until_when_it_waits(events):
-    """Until the first of timers and what it is told; without any until an event comes."""
+    """The wait is until the first of timers and the given time; without any until an event comes."""
     assert events.longest_wait(NEVER) is None and events.longest_wait(events.clock() - 1.0) == 0.0
     assert 59.0 < events.longest_wait(events.clock() + 60.0) <= 60.0
     asked = []
@@ -48,8 +48,8 @@ def test_until_when_it_waits(events):
     assert asked[:2] == [NEVER, 5.0] and asked[2] < events.clock() - 0.9
 
 
-def test_signals(events):
-    """They wait until the loop comes by, and are handled in the order in which they came."""
+def test_signals_wait_for_the_loop(events):
+    """Signals wait for the loop, and are handled in order of arrival."""
     done = []
     events.by_signal.update(dict.fromkeys(HANDLED, done.append))
     signal.raise_signal(signal.SIGHUP)

@@ -1,4 +1,4 @@
-"""Signals that are read from a descriptor."""
+"""Signals read from a descriptor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aserve.core import forks
 from aserve.lifecycle.signals import early
 from aserve.processes.children.signal_pipe import SignalPipe, block_signals
 
-# Python 3.12 and later warn of a fork beside threads: it is what is tested here.
+# Python 3.12 and later warn of a fork beside threads, tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 NUMBERS = (signal.SIGHUP, signal.SIGUSR1)
@@ -28,8 +28,8 @@ def pipe():
     assert [signal.getsignal(number) for number in NUMBERS] == before
 
 
-def test_signals(pipe):
-    """They are read in the order in which they came; when there is none, nothing is."""
+def test_signals_are_read_in_order(pipe):
+    """Signals are read in order of arrival; without one, nothing is."""
     assert pipe.read() == []
     os.kill(os.getpid(), signal.SIGUSR1)
     os.kill(os.getpid(), signal.SIGHUP)
@@ -49,18 +49,16 @@ def test_what_came_before(hangup):
     assert forks.disown_all_handlers() == dict.fromkeys(NUMBERS, signal.SIG_DFL)
 
 
-def test_a_storm(pipe):
-    """More than the pipe holds does no harm."""
+def test_a_storm_of_signals_does_no_harm(pipe):
     for _ in range(100_000):
         signal.raise_signal(signal.SIGHUP)
     while found := pipe.read():
         assert set(found) == {signal.SIGHUP}
 
 
-def test_blocked(pipe):
-    """A signal waits until the block is over."""
+def test_a_blocked_signal_waits(pipe):
     with block_signals():
-        # To this thread: a supervisor has no other, but what runs the tests may have one, which is not blocked.
+        # To this thread: a supervisor has no other, but the tests' process may have an unblocked one.
         signal.pthread_kill(threading.get_ident(), signal.SIGHUP)
         assert pipe.read() == []
     assert select.select([pipe], [], [], 10)[0]
@@ -69,14 +67,14 @@ def test_blocked(pipe):
 
 @pytest.fixture
 def hangup():
-    """SIGHUP as a terminal has it: under nohup it is ignored."""
+    """SIGHUP as set by a terminal: under nohup ignored."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
 
 
 def test_a_child_of_others(hangup, pipe):
-    """A signal for a process that other code forks here is not read here, and does what it did before."""
+    """A signal for a process forked here by foreign code is not read here, and works as before."""
     reading, writing = os.pipe()
     pid = os.fork()
     if not pid:
@@ -91,7 +89,7 @@ def test_a_child_of_others(hangup, pipe):
 
 
 def test_signals_of_others(pipe):
-    """One that other code handles, even one without a name, comes here, and is nothing to it."""
+    """A signal handled by foreign code, even one without a name, comes here, and does not reach that code."""
     numbers = (signal.SIGUSR2, signal.SIGRTMIN + 3)
     before = [signal.signal(number, lambda number, frame: None) for number in numbers]
     for number in (*numbers, signal.SIGUSR1):
@@ -102,7 +100,7 @@ def test_signals_of_others(pipe):
 
 
 def test_a_handler_that_is_not_pythons(monkeypatch):
-    """It cannot be put back: the default takes its place."""
+    """Such a handler cannot be put back: the default takes its place."""
     real = signal.signal
     monkeypatch.setattr(signal, "signal", lambda *arguments: real(*arguments) and None)
     pipe = SignalPipe([signal.SIGUSR2])

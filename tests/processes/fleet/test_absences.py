@@ -1,4 +1,4 @@
-"""Who is missing, since when, and why."""
+"""Missing workers, since when, and why."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from aserve.processes.fleet import absences as absences_module
 from aserve.processes.fleet.absences import Absences
 
 
-def test_one(monkeypatch):
-    """The time is that of its beginning, the reason the last one."""
+def test_one_absence_tells_time_and_reason(monkeypatch):
+    """The time is of the absence's beginning, the reason the last one."""
     absences = Absences()
     assert not absences
     absences.begin(2, "it was killed by SIGKILL")
@@ -23,8 +23,8 @@ def test_one(monkeypatch):
     assert absences.pop(2) and not absences
 
 
-def test_several(monkeypatch):
-    """The one that is missing the longest is told."""
+def test_of_several_the_longest_is_told(monkeypatch):
+    """The longest absence is told."""
     absences, now = Absences(), [2e9]
     monkeypatch.setattr(absences_module.time, "time", lambda: now[0])
     absences.begin(1, "one")

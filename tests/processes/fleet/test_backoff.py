@@ -7,7 +7,7 @@ import pytest
 from aserve.processes.fleet.backoff import CALM_SECONDS, Backoff
 
 
-def test_delays_double():
+def test_delays_double_up_to_a_limit():
     """From a tenth of a second on, up to half a minute."""
     backoff = Backoff()
     assert backoff.due_at == 0
@@ -18,7 +18,7 @@ def test_delays_double():
 
 @pytest.mark.parametrize(("seconds", "delay"), [(0.5, 0.4), (CALM_SECONDS, 0.1)])
 def test_who_has_served_long_enough_begins_anew(seconds, delay):
-    """One that ends soon after its start goes on where the last left off."""
+    """A worker that ends soon after its start continues the last delays."""
     backoff = Backoff()
     backoff.fail(0.0)
     backoff.fail(0.0)
@@ -27,7 +27,7 @@ def test_who_has_served_long_enough_begins_anew(seconds, delay):
 
 
 def test_who_has_begun_well_hardly_waits():
-    """But only the first time; then the delays are those of any other."""
+    """Only the first time; then the delays are the usual ones."""
     backoff = Backoff()
     assert [backoff.fail_later(7.0) for _ in range(3)] == [0.01, 0.1, 0.2]
     backoff.succeed(CALM_SECONDS)
@@ -35,8 +35,8 @@ def test_who_has_begun_well_hardly_waits():
     assert backoff.fail(7.0) == 0.1
 
 
-def test_reset():
-    """What was repaired is tried at once."""
+def test_a_reset_allows_a_try_at_once():
+    """Repaired code is tried at once."""
     backoff = Backoff()
     backoff.fail(5.0)
     backoff.reset()

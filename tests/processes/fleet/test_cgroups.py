@@ -1,4 +1,4 @@
-"""What control groups say: trees of files as the kernel has them, of version 1 and 2, with and without containers."""
+"""Control groups: trees of files as in the kernel, of version 1 and 2, with and without containers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.long_on_pypy
 
 
 class Tree:
-    """A /proc and the folders that are mounted, in a folder of the test's."""
+    """A /proc and the mounted folders, in a folder of the test's."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -43,7 +43,7 @@ def tree(tmp_path):
 
 @pytest.fixture
 def v2(tree):
-    """One hierarchy, and a process deep in it."""
+    """One hierarchy, and a process deep inside."""
     tree.groups("0::/system.slice/shop.service")
     tree.mount("cg")
     return tree
@@ -51,7 +51,7 @@ def v2(tree):
 
 @pytest.fixture
 def v1(tree):
-    """A hierarchy for each controller, two of them mounted together; and an empty one of version 2, as systemd has."""
+    """A hierarchy for each controller, two mounted together; and an empty one of version 2, as under systemd."""
     tree.groups("5:memory:/site/shop", "4:cpu,cpuacct:/site/shop", "1:name=systemd:/", "0::/")
     tree.mount("cg/systemd", "cgroup", "rw,name=systemd")
     tree.mount("cg/cpu", "cgroup", "rw,cpu,cpuacct")
@@ -67,7 +67,7 @@ def test_nothing_is_known(tree):
 
 
 def test_groups_that_are_not_mounted(tree):
-    """A group without its hierarchy says nothing."""
+    """A group without its hierarchy tells nothing."""
     tree.groups("5:memory:/a", "0::/")
     assert tree.cgroups.cpu_quota() is tree.cgroups.memory_limit_bytes() is None
 
@@ -79,8 +79,7 @@ def test_groups_that_are_not_mounted(tree):
     ("text", "quota"),
     [("max 100000", None), ("50000 100000", 0.5), ("150000 100000", 1.5), ("", None), ("50000 0", None)],
 )
-def test_quota(v2, text, quota):
-    """cpu.max has time and period."""
+def test_cpu_max_has_time_and_period(v2, text, quota):
     v2.write("cg/system.slice/shop.service/cpu.max", text)
     assert v2.cgroups.cpu_quota() == quota
 
@@ -98,7 +97,7 @@ def test_the_least_of_all_above_counts(v2):
     ("most", "high", "limit"),
     [("max", "max", None), ("2000", "max", 2000), ("max", "1500", 1500), ("2000", "1500", 1500), ("2000", None, 2000)],
 )
-def test_memory(v2, most, high, limit):
+def test_memory_high_is_a_limit_too(v2, most, high, limit):
     """Beyond memory.high a process is held up so much that it is a limit, too."""
     v2.write("cg/system.slice/shop.service/memory.max", most)
     if high is not None:
@@ -106,8 +105,8 @@ def test_memory(v2, most, high, limit):
     assert v2.cgroups.memory_limit_bytes() == limit
 
 
-def test_oom_kills(v2):
-    """memory.events counts those of the group, and of those below it."""
+def test_oom_kills_are_counted_below_the_group(v2):
+    """memory.events counts kills of the group, and of groups below."""
     v2.write("cg/system.slice/shop.service/memory.events", "low 0\nhigh 5\nmax 7\noom 4\noom_kill 3\noom_group_kill 0")
     v2.write("cg/system.slice/memory.events", "oom_kill 9")
     v2.write("proc/vmstat", "oom_kill 12")
@@ -130,7 +129,7 @@ def test_a_namespace_of_its_own(tree):
 
 
 def test_a_group_outside_of_the_namespace(tree):
-    """A process that was moved sees a path that leads out: what is mounted is all that can be known."""
+    """A moved process sees a path that leads out: only the mounted part can be known."""
     tree.groups("0::/../../other")
     tree.mount("cg")
     tree.write("cg/memory.max", "5000")
@@ -150,29 +149,26 @@ def test_a_mount_with_a_blank_in_its_name(tree):
 
 
 @pytest.mark.parametrize(("quota", "expected"), [("-1", None), ("25000", 0.25), ("250000", 2.5)])
-def test_quota_v1(v1, quota, expected):
-    """A quota of -1 is none."""
+def test_a_quota_of_minus_one_is_none(v1, quota, expected):
     v1.write("cg/cpu/site/shop/cpu.cfs_quota_us", quota)
     v1.write("cg/cpu/site/shop/cpu.cfs_period_us", "100000")
     assert v1.cgroups.cpu_quota() == expected
 
 
 @pytest.mark.parametrize(("limit", "expected"), [("9223372036854771712", None), ("5000", 5000)])
-def test_memory_v1(v1, limit, expected):
-    """The largest number there is stands for none."""
+def test_the_largest_number_is_no_memory_limit(v1, limit, expected):
     v1.write("cg/memory/memory.limit_in_bytes", "9223372036854771712")
     v1.write("cg/memory/site/memory.limit_in_bytes", limit)
     assert v1.cgroups.memory_limit_bytes() == expected
 
 
 def test_oom_kills_v1(v1):
-    """They are in memory.oom_control."""
     v1.write("cg/memory/site/shop/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2")
     assert v1.cgroups.oom_kill_count() == 2
 
 
 def test_a_container_v1(tree):
-    """Its group has the name that the machine knows, and only the part below it is mounted."""
+    """The group has the machine's name, and only the part below it is mounted."""
     tree.groups("5:memory:/docker/abc", "0::/system.slice/containerd.service")
     tree.mount("cg/memory", "cgroup", "rw,memory", root="/docker/abc")
     tree.write("cg/memory/memory.limit_in_bytes", "5000")
@@ -180,7 +176,7 @@ def test_a_container_v1(tree):
 
 
 def test_a_group_inside_of_a_container_v1(tree):
-    """The part of the name that is above the mount is left out, and no more than that."""
+    """The part of the name above the mount is left out, and no more."""
     tree.groups("5:memory:/docker/abc/shop")
     tree.mount("cg/memory", "cgroup", "rw,memory", root="/docker/abc")
     tree.write("cg/memory/shop/memory.limit_in_bytes", "5000")
@@ -189,8 +185,8 @@ def test_a_group_inside_of_a_container_v1(tree):
     assert tree.cgroups.memory_limit_bytes() is None
 
 
-def test_versions_together(v1):
-    """A controller that version 1 has is looked for there, another in version 2."""
+def test_controllers_of_both_versions_are_found(v1):
+    """A controller of version 1 is looked for there, any other in version 2."""
     v1.groups("4:cpu:/site/shop", "0::/site")
     v1.write("cg/cpu/site/shop/cpu.cfs_quota_us", "100000")
     v1.write("cg/cpu/site/shop/cpu.cfs_period_us", "100000")
@@ -199,8 +195,7 @@ def test_versions_together(v1):
     assert (v1.cgroups.cpu_quota(), v1.cgroups.memory_limit_bytes()) == (1.0, 5000)
 
 
-def test_this_machine():
-    """Whatever it has, the answers are numbers that make sense."""
+def test_numbers_of_this_machine_make_sense():
     cgroups = Cgroups()
     quota, limit, kills = cgroups.cpu_quota(), cgroups.memory_limit_bytes(), cgroups.oom_kill_count()
     assert quota is None or quota > 0

@@ -1,4 +1,4 @@
-"""What is due, by the facts: each rule once. Whatever comes in whatever order: test_decide_histories.py. Molds and the end: test_decide_molds.py."""
+"""Due acts, by the facts: each rule once. Any order of events: test_decide_histories.py. Molds and the end: test_decide_molds.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aserve.processes.fleet.fleet import Do, Fleet
 
 
 def test_the_first_shows_whether_there_is_anything_to_serve():
-    """One worker starts; once it serves, the others do, at once."""
+    """One worker starts; once it serves, the rest do, at once."""
     world = World(3)
     assert world.slots(STARTING) == [1] and world.turn(100) == []
     world.ready(newest(world, 1))
@@ -22,14 +22,14 @@ def test_the_first_shows_whether_there_is_anything_to_serve():
 
 
 def test_the_first_cannot_start():
-    """There is nothing to serve: no other try is made."""
+    """Without a first server there is nothing to serve: no other try is made."""
     world = World()
     assert dos(world.end(newest(world, 1))) == [Do.GIVE_UP] and world.fleet.is_ending
     assert world.turn(100) == [] and world.fleet.fault is None
 
 
 def test_the_first_cannot_start_with_reload():
-    """Another starts at once, to show why; if that cannot, either, it is given up."""
+    """Another starts at once, to show why; if that fails too, the start is given up."""
     world = World(reload=True)
     assert dos(world.end(newest(world, 1))) == [Do.SHOW, Do.START] and world.fleet.fault.why == "it ended"
     assert dos(world.end(newest(world, 1))) == [Do.GIVE_UP]
@@ -39,7 +39,7 @@ def test_the_first_cannot_start_with_reload():
 
 
 def test_one_after_another():
-    """Each successor serves before the worker of before drains, and that before the next begins; the end comes when none of before accepts."""
+    """Each successor serves before the old worker drains, and that before the next begins; the end comes when no old worker accepts."""
     world = serving()
     first, second = world.workers
     plan = world.reload()
@@ -55,7 +55,7 @@ def test_one_after_another():
 
 
 def test_one_that_drains_may_end_in_place_of_leaving():
-    """It accepts nobody any more, either."""
+    """A draining worker accepts no client any more, either."""
     world = serving(1)
     (first,) = world.workers
     world.reload()
@@ -64,7 +64,7 @@ def test_one_that_drains_may_end_in_place_of_leaving():
 
 
 def test_all_at_once():
-    """--reload-at-once: all successors begin; one after another it is else, though slots were many at once before."""
+    """--reload-at-once: all successors begin; otherwise one after another, though slots were many at once before."""
     world = serving(3, reload_at_once=True)
     world.reload()
     assert world.slots(STARTING) == [1, 2, 3]
@@ -76,7 +76,7 @@ def test_all_at_once():
 
 
 def test_code_that_does_not_start():
-    """Nothing has changed; the questions about this reload are answered; the others of it end."""
+    """Nothing has changed; the questions about this reload are answered; its other successors end."""
     world = serving(2, reload_at_once=True)
     before, question, later = world.fleet.plan, world.ask(reload=1), world.ask(reload=2)
     world.reload(is_broken=True)
@@ -87,7 +87,7 @@ def test_code_that_does_not_start():
 
 
 def test_a_later_successor_that_does_not_start():
-    """The code has shown that it can: the reload is half done, whoever waits hears so, and it is tried again, behind the others."""
+    """The code has shown its fitness: the reload is half done, callers hear so, and the slot is tried again, behind the rest."""
     world = serving(3)
     question, later = world.ask(reload=1), world.ask(reload=2)
     world.reload()
@@ -103,7 +103,7 @@ def test_a_later_successor_that_does_not_start():
 
 
 def test_it_comes_behind_the_others():
-    """What has failed begins again when the others have begun."""
+    """A failed slot begins again when the rest have begun."""
     world = serving(4)
     world.reload()
     world.ready(newest(world, 1))
@@ -114,7 +114,7 @@ def test_it_comes_behind_the_others():
 
 
 def test_a_crash_during_a_reload():
-    """It is not done while a slot has no worker, be it that of before or the new one."""
+    """The reload is not done while a slot has no worker, old or new."""
     world = serving(2)
     world.reload()
     world.ready(newest(world, 1))
@@ -128,7 +128,7 @@ def test_a_crash_during_a_reload():
 
 
 def test_one_of_before_that_was_killed():
-    """It accepts nobody, whenever it ends."""
+    """A killed worker accepts no client, whenever it ends."""
     world = serving(1)
     world.workers[0].is_hung = True
     world.reload()
@@ -136,7 +136,7 @@ def test_one_of_before_that_was_killed():
 
 
 def test_two_at_the_same_time():
-    """The first that serves proves the code; the first that cannot start ends the reload, and then the other is none of it."""
+    """The first server proves the code; the first failure ends the reload, and then the other is not counted."""
     world = serving(2, reload_at_once=True)
     world.reload()
     for worker in world.find(STARTING):
@@ -151,7 +151,7 @@ def test_two_at_the_same_time():
 
 
 def test_one_more_meanwhile():
-    """It begins after the one that is under way; in the place of one that is half done, and goes back to that if it fails."""
+    """A reload begins after the present one; in the place of a half-done one, and goes back to it after a failure."""
     world = serving(2)
     world.reload()
     half_done = world.fleet.reload
@@ -169,7 +169,6 @@ def test_one_more_meanwhile():
 
 
 def test_one_more_after_one_that_is_abandoned():
-    """It begins at once."""
     world = serving(1)
     world.reload(is_broken=True)
     world.reload()
@@ -179,7 +178,6 @@ def test_one_more_after_one_that_is_abandoned():
 
 
 def test_asked_for_at_the_start():
-    """It follows the first start."""
     world = World(1)
     world.reload()
     world.fleet.on_upgrade("SIGUSR2")
@@ -187,7 +185,7 @@ def test_asked_for_at_the_start():
 
 
 def test_a_reload_that_is_refused():
-    """Its settings cannot be read: whoever waits for it hears so, and nothing has changed."""
+    """The settings cannot be read: callers hear so, and nothing has changed."""
     world = serving(1)
     question = world.ask(reload=1)
     assert world.refuse() == [] and world.answers[question] == 1 and world.fleet.waiting == []
@@ -195,7 +193,7 @@ def test_a_reload_that_is_refused():
 
 
 def test_a_reload_that_is_dropped():
-    """It is off while it is not proven, and whoever waits for it hears so, and nobody else; one that is proven goes on."""
+    """An unproven reload is off, and only its callers hear so; a proven one goes on."""
     world = serving(1)
     question, later = world.ask(reload=1), world.ask(reload=2)
     world.reload()
@@ -210,7 +208,7 @@ def test_a_reload_that_is_dropped():
 
 @pytest.mark.parametrize("looks", [False, True])
 def test_started_before_the_reload(looks):
-    """It is let go, as what it imports may have been repaired; if it ends by itself, the reload does not care, and nobody shows why."""
+    """The worker is let go, as its import may have been repaired; if it ends by itself, the reload does not care, and no fault is shown."""
     world = serving(2, reload=looks)
     world.end(newest(world, 2))
     world.turn(PAUSE_SECONDS)
@@ -226,7 +224,7 @@ def test_started_before_the_reload(looks):
 
 
 def test_everything_is_down():
-    """When no worker is left, a reload of repaired code starts all of them at once."""
+    """When no worker is left, a reload of repaired code starts all at once."""
     world = serving(3)
     for slot in (1, 2, 3):
         world.end(newest(world, slot))
@@ -262,8 +260,7 @@ def test_a_fault_is_forgotten_at_the_end():
 # Ends
 
 
-def test_a_crash():
-    """Another starts after a pause."""
+def test_a_crash_is_replaced_after_a_pause():
     world = serving(2, reload=True)
     assert dos(world.end(newest(world, 2))) == [Do.RESTART] and world.fleet.fault is None
     assert world.turn(PAUSE_SECONDS - 0.01) == [] and [action.slot for action in world.turn(0.01)] == [2]
@@ -279,7 +276,7 @@ def test_one_that_was_told_to_end():
 
 
 def test_killed_for_a_fault():
-    """Its slot waits until it has ended: then it counts where it stood."""
+    """The slot waits for the end of the killed worker: then the crash counts by its state."""
     world = serving(2)
     killed = newest(world, 2)
     killed.state = KILLED
@@ -291,6 +288,6 @@ def test_killed_for_a_fault():
 
 
 def test_nothing_is_due():
-    """Facts alone decide: asked twice, it says the same, and changes none."""
+    """Facts alone decide: asked twice, the answer is the same, and no fact changes."""
     fleet = Fleet(new_plan(), 1)
     assert decide(fleet, 0.0) == decide(fleet, 0.0) and fleet.workers == ()

@@ -1,7 +1,7 @@
 """Whatever comes, and in whatever order: no slot loses its server, broken code is never proven, each question has one answer, and all comes to rest.
 
-Processes may stand still for ever. Time passes only until `Fleet.next_at`, as in the supervisor's loop: a limit that is no fact, or a wake-up that is
-missed, would leave them there.
+Processes may stand still for ever. Time passes only until `Fleet.next_at`, as in the supervisor's loop: a missing limit, or a missed wake-up, would
+leave them there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CHANCES = st.booleans()
 
 
 class Histories(RuleBasedStateMachine):
-    """Events, each with any worker that it may befall."""
+    """Events, each on any fitting worker."""
 
     @initialize(size=SIZES, preload=CHANCES, looks=CHANCES, at_once=CHANCES)
     def begin(self, size, preload, looks, at_once):
@@ -31,21 +31,21 @@ class Histories(RuleBasedStateMachine):
         self.fleet, self.still = self.world.fleet, []
 
     def pick(self, number, *states, molds=False):
-        """Return any of the workers in one of these states, or of the molds; None: there is none."""
+        """Return any worker, or mold, in one of these states; None: there is none."""
         world = self.world
         found = world.find(*states, slot=MOLD) if molds else world.find(*states)
         return found[number % len(found)] if found else None
 
     def pick_moving(self, number, *states, molds=False):
-        """The same, but of one that stands still: it does nothing."""
+        """The same, but for one that stands still: it does nothing."""
         worker = self.pick(number, *states, molds=molds)
         return None if worker in self.still or (worker is not None and worker.mold in self.still) else worker
 
-    # What workers do
+    # Acts of workers
 
     @rule(number=NUMBERS)
     def goes_on(self, number):
-        """One that starts serves, if its code is not broken."""
+        """A starter serves, if its code is not broken."""
         worker = self.pick_moving(number, STARTING)
         if worker is not None:
             self._go_on(worker)
@@ -65,21 +65,21 @@ class Histories(RuleBasedStateMachine):
 
     @rule(number=NUMBERS, molds=CHANCES)
     def fails(self, number, molds):
-        """One that starts ends."""
+        """A starter ends."""
         worker = self.pick(number, STARTING, molds=molds)
         if worker is not None:
             self.world.end(worker)
 
     @rule(number=NUMBERS, molds=CHANCES)
     def crashes(self, number, molds):
-        """One that serves ends."""
+        """A server ends."""
         worker = self.pick(number, READY, molds=molds)
         if worker is not None:
             self.world.end(worker)
 
     @rule(number=NUMBERS, has_ended=CHANCES, molds=CHANCES)
     def ends(self, number, has_ended, molds):
-        """One that was told to end does; or it accepts no connections any more."""
+        """A worker told to end does; or it accepts no connections any more."""
         worker = self.pick_moving(number, DRAINING, KILLED, molds=molds)
         if worker is not None and has_ended:
             self.world.end(worker)
@@ -89,14 +89,14 @@ class Histories(RuleBasedStateMachine):
 
     @rule(number=NUMBERS)
     def is_killed(self, number):
-        """The kernel ends one that was killed, whatever it did."""
+        """The kernel ends a killed process, whatever it did."""
         dying = [each for each in self.world.workers if self.world.is_dying(each)]
         if dying:
             self.world.end(dying[number % len(dying)])
 
     @rule(number=NUMBERS)
     def hangs(self, number):
-        """An event loop stands still: it is to have a successor."""
+        """An event loop stands still, and is to have a successor."""
         worker = self.pick(number, READY)
         if worker is not None:
             worker.is_hung = worker.is_silent = True
@@ -106,20 +106,20 @@ class Histories(RuleBasedStateMachine):
 
     @rule(number=NUMBERS, molds=CHANCES)
     def stands_still(self, number, molds):
-        """One does nothing any more, whatever it is told; it may be a mold that does not fork."""
+        """A process does nothing any more, whatever its orders, perhaps as a mold that does not fork."""
         worker = self.pick(number, STARTING, READY, DRAINING, molds=molds)
         if worker is not None:
             self.still.append(worker)
 
     @rule(number=NUMBERS)
     def wakes_up(self, number):
-        """One that stood still goes on."""
+        """A process that stood still goes on."""
         if self.still:
             self.still.pop(number % len(self.still))
 
     @rule(number=NUMBERS)
     def is_mute(self, number):
-        """One closes its channel to the supervisor, and has some time to end."""
+        """A worker closes its channel to the supervisor, and has some time to end."""
         worker = self.pick(number, STARTING, READY)
         if worker is not None and worker.mold is None:
             worker.due_at = self.world.now + PAUSE_SECONDS
@@ -130,7 +130,7 @@ class Histories(RuleBasedStateMachine):
         self.fleet.ends.append(End(1, self.fleet.target, STARTING, "worker 1", "it could not be forked"))
         self.world.settle()
 
-    # What people ask
+    # Orders of people
 
     @rule(is_broken=CHANCES, preload=CHANCES, at_once=CHANCES)
     def reload(self, is_broken, preload, at_once):
@@ -148,7 +148,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def change(self):
-        """With --reload, a file is saved: what is not proven is of no use any more."""
+        """With --reload, a file is saved: unproven code is of no use any more."""
         if self.fleet.has_served and not self.fleet.is_ending and self.fleet.target.config.reload:
             self.world.drop()
             self.world.reload(reload=True)
@@ -162,7 +162,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(size=SIZES, after=SIZES)
     def resize(self, size, after):
-        """There are to be more workers, or fewer; and again before anything was done about it."""
+        """There are to be more workers, or fewer; and again before any act."""
         before = self.fleet.newest
         self.fleet.resize(size)
         self.fleet.resize(after)
@@ -188,7 +188,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def wake(self):
-        """It passes until something may be due."""
+        """Time passes until something may be due."""
         if self.fleet.next_at(self.world.now) != NEVER:
             self.world.wake()
 
@@ -203,11 +203,11 @@ class Histories(RuleBasedStateMachine):
         self.fleet.is_ending, self.fleet.is_at_once = True, is_at_once
         self.world.settle()
 
-    # What holds at any time
+    # Invariants
 
     @invariant()
     def holds(self):
-        """Code that is broken is not proven; at most as many start beside those that serve as may; each caller has one answer."""
+        """Broken code is not proven; starters beside servers are bounded; each caller has one answer."""
         if not hasattr(self, "world"):
             return
         world, fleet = self.world, self.fleet
@@ -222,7 +222,7 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def something_is_due(self):
-        """None is late; and nobody waits for what will not come: if it is not at rest, a time will come, or the kernel ends a process."""
+        """Nothing is late; and nobody waits in vain: without rest, a time will come, or the kernel ends a process."""
         if not hasattr(self, "world"):
             return
         world, fleet = self.world, self.fleet
@@ -230,7 +230,7 @@ class Histories(RuleBasedStateMachine):
         assert world.is_at_rest or fleet.next_at(world.now) != NEVER or any(map(world.is_dying, world.workers))
 
     def teardown(self):
-        """From now on all goes well, but for what is broken or stands still: all comes to rest where it is meant to be."""
+        """From now on all goes well, but for broken code and processes at a standstill: all comes to rest in the meant state."""
         if not hasattr(self, "world"):
             return
         world, fleet = self.world, self.fleet
@@ -249,7 +249,7 @@ class Histories(RuleBasedStateMachine):
         assert not fleet.waiting and world.answers == dict.fromkeys(world.asked, 1)
 
     def _moves(self, worker):
-        """Whether the next is up to it, or to the kernel."""
+        """Tell whether the next act is the worker's, or the kernel's."""
         if self.world.is_dying(worker):
             return True
         is_free = worker not in self.still and worker.mold not in self.still
@@ -268,8 +268,8 @@ class Histories(RuleBasedStateMachine):
             world.ready(worker)
 
 
-def test_histories():
-    """They are the same ones each time."""
+def test_histories_keep_all_invariants():
+    """The histories are the same each time."""
     run_state_machine_as_test(
         Histories, settings=settings(EXAMPLES, max_examples=20 if IS_PYPY else 100, stateful_step_count=30)
     )

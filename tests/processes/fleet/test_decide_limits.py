@@ -1,4 +1,4 @@
-"""What is due of a process that does not go on, and when, by the facts: each rule once. Whatever comes in whatever order: test_decide_histories.py."""
+"""Due acts on a process that does not go on, and their times, by the facts: each rule once. Any order of events: test_decide_histories.py."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def unborn():
 
 
 def test_one_that_does_not_start():
-    """It is ended, with time for its stacks, and then without; its end is one of a worker that could not start."""
+    """A stuck starter is ended, with time for its stacks, and then without; its end counts as a failed start."""
     world = serving(2, has_limits=True)
     world.reload()
     late, began_at = newest(world, 1), world.now
@@ -44,7 +44,7 @@ def test_one_that_does_not_start():
 
 
 def test_one_that_does_not_drain():
-    """It is ended at once; nothing follows from that."""
+    """A stuck drainer is ended at once; nothing follows from its end."""
     world = serving(1, has_limits=True)
     (first,) = world.workers
     world.reload()
@@ -62,7 +62,7 @@ def test_at_the_end():
 
 
 def test_a_mold_that_does_not_fork():
-    """First workers import the app by themselves; then it is ended."""
+    """First workers import the app by themselves; then the mold is ended."""
     world, mold, (first, second) = unborn()
     asked_at = world.now
     done = world.wake()
@@ -77,7 +77,7 @@ def test_a_mold_that_does_not_fork():
 
 
 def test_a_mold_forks_one_after_another():
-    """The time of the next begins when one has begun; one that is silent no more is waited for again."""
+    """The next worker's time begins with the last one's begin; a mold no longer silent is waited for again."""
     world, mold, (first, second) = unborn()
     world.turn(SILENCE_SECONDS - 0.5)
     world.begin(first)
@@ -88,14 +88,14 @@ def test_a_mold_forks_one_after_another():
 
 
 def test_a_mold_that_ends():
-    """One that is ended already is not hurried, but by its own limit."""
+    """A mold under its end is not hurried, but by its own limit."""
     world, mold, _ = unborn()
     world.drain(mold)
     assert dos(world.turn(FORK_SECONDS)) == [Do.START] and not mold.is_silent
 
 
 def test_clients_wait_for_too_long():
-    """For the worker that starts, or its mold; once."""
+    """The limit is for the starting worker, or its mold; once."""
     world = serving(1, has_limits=True)
     world.end(newest(world, 1))
     world.turn(PAUSE_SECONDS)
@@ -107,7 +107,7 @@ def test_clients_wait_for_too_long():
 
 
 def test_one_is_ready_when_clients_have_waited_for_too_long():
-    """It is ended, and is not told to drain as well."""
+    """The worker is ended, and is not told to drain as well."""
     world = serving(1, has_limits=True)
     world.end(newest(world, 1))
     world.turn(PAUSE_SECONDS)
@@ -118,7 +118,7 @@ def test_one_is_ready_when_clients_have_waited_for_too_long():
 
 
 def test_the_next_time():
-    """It is the first of all that are yet to come; none, if there is none."""
+    """The next time is the first of all coming ones; none, if there is none."""
     world = serving(2)
     assert world.fleet.next_at(world.now) == NEVER
     newest(world, 1).due_at, world.fleet.awaited_until = 8.0, 7.0

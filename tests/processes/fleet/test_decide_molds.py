@@ -1,4 +1,4 @@
-"""What is due of molds, upgrades, callers that wait, and at the end, by the facts: each rule once. The others: test_fleet.py."""
+"""Due acts on molds, upgrades, waiting callers, and at the end, by the facts: each rule once. The rest: test_fleet.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aserve.processes.fleet.fleet import Do
 
 
 def test_a_mold_first():
-    """It is ready before any worker starts, and forks all of them."""
+    """A mold is ready before any worker starts, and forks all workers."""
     world = World(2, preload=True)
     (mold,) = world.workers
     assert mold.slot == MOLD and world.turn(100) == []
@@ -33,7 +33,7 @@ def test_a_reload_with_molds():
 
 
 def test_a_mold_of_code_that_is_not_proven():
-    """If it ends before one of its workers serves, that is as if it could not start."""
+    """A mold's end before one of its workers serves is a failed start."""
     world = serving(1, preload=True)
     world.reload()
     mold = newest(world, MOLD)
@@ -42,7 +42,7 @@ def test_a_mold_of_code_that_is_not_proven():
 
 
 def test_a_mold_dies():
-    """Another is made after a pause, and workers wait for it."""
+    """Another mold is made after a pause, and workers wait for it."""
     world = serving(1, preload=True)
     (mold,) = world.find(READY, slot=MOLD)
     assert dos(world.end(mold)) == [Do.RESTART]
@@ -53,7 +53,7 @@ def test_a_mold_dies():
 
 @pytest.mark.parametrize("is_killed", [True, False])
 def test_a_mold_that_is_silent(is_killed):
-    """Workers import the app by themselves until there is another; whom it was to fork is let go."""
+    """Workers import the app by themselves until there is another mold; workers to be forked are let go."""
     world = serving(2, preload=True)
     (mold,) = world.find(READY, slot=MOLD)
     world.end(newest(world, 1))
@@ -70,7 +70,7 @@ def test_a_mold_that_is_silent(is_killed):
 
 
 def test_an_app_that_cannot_be_forked():
-    """Its workers import it by themselves; that of other code may be."""
+    """Workers import the app by themselves; other code's app may be forked."""
     world = World(1, preload=True)
     (mold,) = world.workers
     world.fleet.unfit.append(mold.plan)
@@ -102,8 +102,8 @@ def test_the_mold_cannot_start_later():
 # Upgrade in place
 
 
-def test_upgrade():
-    """It begins when nothing else is under way: no first start, no reload, no fork by a mold, no other trial; a trial is no worker."""
+def test_an_upgrade_waits_for_all_else():
+    """An upgrade begins when nothing else is under way: no first start, no reload, no fork by a mold, no other trial; a trial is no worker."""
     world = World(1, preload=True)
     world.fleet.on_upgrade("SIGUSR2")
     world.ready(newest(world, MOLD))
@@ -156,7 +156,7 @@ def test_the_end_of_a_trial_at_the_end():
 
 
 def test_a_successor_serves():
-    """Whoever waits for it hears so when the worker of before drains."""
+    """A waiting caller hears so when the old worker drains."""
     world = serving(2)
     first = newest(world, 1)
     questions = [world.recycle(first), world.recycle(first)]
@@ -167,7 +167,7 @@ def test_a_successor_serves():
 
 
 def test_a_successor_cannot_start():
-    """Whoever waits for that slot hears so; the others wait on."""
+    """Callers for the slot hear so; the rest wait on."""
     world = serving(2)
     first, second = world.recycle(newest(world, 1)), world.recycle(newest(world, 2))
     done = world.end(newest(world, 1))
@@ -179,7 +179,7 @@ def test_a_successor_cannot_start():
 
 
 def test_no_successor_any_more():
-    """Its slot is none; or nothing is asked for there. Where none serves, one will."""
+    """The slot is gone; or no successor is asked for there. Where none serves, one will."""
     world = serving(2)
     question = world.recycle(newest(world, 2))
     world.end(newest(world, 2))
@@ -197,8 +197,8 @@ def test_no_successor_any_more():
 # The end
 
 
-def test_the_end():
-    """All drain, molds too; nothing starts any more, and whoever waits hears so."""
+def test_the_end_drains_all_and_tells_callers():
+    """All drain, molds too; nothing starts any more, and waiting callers hear so."""
     world = serving(2, preload=True)
     world.end(newest(world, 2))
     world.recycle(newest(world, 1))
@@ -213,7 +213,7 @@ def test_the_end():
 
 
 def test_signals_that_end_all():
-    """Each signal is told once: the first lets all drain, the next one ends all at once, with its exit status."""
+    """Each signal is told once: the first drains all, the next one ends all at once, with its exit status."""
     world = serving(1)
     world.fleet.on_stop("SIGTERM", world.now)
     assert dos(world.settle()) == [Do.STOP, Do.DRAIN] and not world.fleet.is_again
@@ -224,7 +224,7 @@ def test_signals_that_end_all():
 
 
 def test_a_trial_while_clients_wait():
-    """The worker that clients wait for goes on; the trial does not."""
+    """The worker for waiting clients goes on; the trial does not."""
     world = serving(1)
     world.end(newest(world, 1))
     world.turn(PAUSE_SECONDS)
@@ -242,7 +242,7 @@ def test_the_end_at_once():
 
 
 def test_a_crash_at_the_end():
-    """No other starts; one that could not is missed by no client."""
+    """No other starts; no client misses a worker that could not serve."""
     world = serving(1)
     (worker,) = world.workers
     world.fleet.is_ending = True
@@ -252,7 +252,7 @@ def test_a_crash_at_the_end():
 
 
 def test_clients_wait_for_one_that_starts():
-    """It may serve them, and then drains."""
+    """The starting worker may serve the clients, and then drains."""
     world = serving(1)
     world.end(newest(world, 1))
     world.turn(PAUSE_SECONDS)

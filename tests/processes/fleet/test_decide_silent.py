@@ -1,4 +1,4 @@
-"""What is due while a worker hangs, is stopped, or imports for ever: no decision costs a sound worker, and none waits without an end."""
+"""Due acts while a worker hangs, is stopped, or imports for ever: no decision costs a sound worker, and none waits without an end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WAYS = ["hangs", "is stopped", "imports for ever"]
 
 @pytest.fixture(params=WAYS)
 def one(request):
-    """A world of three workers, of which the first does nothing any more; the two that are sound."""
+    """A world of three workers: the first does nothing any more, two are sound."""
     world = serving(3)
     bad, *sound = world.workers
     if request.param == "imports for ever":
@@ -27,14 +27,14 @@ def one(request):
 
 
 def finish(world: World) -> None:
-    """Let all but what does nothing go on until nothing does."""
+    """Let all moving processes go on until nothing happens."""
     while world.find(STARTING):
         world.start()
         world.leave()
 
 
 def test_fewer_workers_are_the_sound_ones(one):
-    """The two sound workers stay; the other worker does not."""
+    """The two sound workers stay; the silent worker does not."""
     world, sound = one
     world.fleet.resize(2)
     world.settle()
@@ -42,10 +42,10 @@ def test_fewer_workers_are_the_sound_ones(one):
 
 
 def test_a_reload_waits_for_no_silent_worker(one):
-    """It is done without waiting for what does nothing."""
+    """The reload is done without the silent worker."""
     world, _ = one
     plan = world.reload()
-    if plan is not world.fleet.target:  # the import of before keeps its slot, and no other
+    if plan is not world.fleet.target:  # the old import keeps its slot, and no other
         assert world.fleet.next_why
         return
     finish(world)
@@ -68,7 +68,7 @@ def test_a_recycling_waits_for_no_hung_successor(one):
 
 
 def test_a_hung_one_is_the_first_of_those_that_wait():
-    """It is replaced before sound ones whose age is reached."""
+    """A hung worker is replaced before sound ones of full age."""
     world = serving(4)
     for worker in world.workers:
         world.fleet.wish(worker, "old age")
@@ -79,14 +79,14 @@ def test_a_hung_one_is_the_first_of_those_that_wait():
 
 
 def test_an_upgrade_begins_at_once(one):
-    """It begins at once, whatever the worker does."""
+    """An upgrade begins at once, whatever the worker does."""
     world, _ = one
     world.fleet.on_upgrade("SIGUSR2")
     assert dos(world.settle()) == [Do.TRY]
 
 
 def test_a_reload_does_not_wait_for_an_old_one_that_has_become_silent():
-    """A silent worker accepts nobody, and its drain has a limit."""
+    """A silent worker accepts no client, and its drain has a limit."""
     world = serving(1)
     (first,) = world.workers
     world.reload()

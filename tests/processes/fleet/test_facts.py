@@ -9,13 +9,12 @@ from aserve.processes.fleet.facts import FORK_SECONDS, NEVER, SILENCE_SECONDS, M
 
 
 @pytest.mark.parametrize(("slot", "is_worker"), [(TRIAL, False), (1, True), (MOLD - 1, True), (MOLD, False)])
-def test_its_slot(slot, is_worker):
-    """No request comes to a trial or a mold."""
+def test_no_request_comes_to_trials_or_molds(slot, is_worker):
     assert Member(slot, 1, None).is_worker == is_worker
 
 
 def test_when_it_must_be_forked():
-    """Each has its time after the one before; a mold that is silent has longer, and one that does not serve is not waited for."""
+    """Each worker has its time after the last; a silent mold has longer, and a useless one is not waited for."""
     mold = Member(MOLD, 1, None, State.READY)
     worker = Member(1, 1, None, mold=mold, asked_at=100.0)
     assert worker.fork_due_at == 100.0 + SILENCE_SECONDS

@@ -1,4 +1,4 @@
-"""How many workers there are to be, which of them stay, and which are replaced by a wish."""
+"""The number of workers, the ones that stay, and replacements by a wish."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from aserve.processes.fleet.fleet import Do
 # The first start
 
 
-def test_a_wish():
-    """The successor serves before the worker drains; one at a time, the first first."""
+def test_a_wish_is_fulfilled_by_a_successor():
+    """The successor serves before the worker drains; one at a time, in order."""
     world = serving(3)
     assert world.fleet.wish(newest(world, 2), "old age") and world.fleet.wish(newest(world, 1), "memory")
     assert not world.fleet.wish(newest(world, 2), "more of it") and world.fleet.asked == [2, 1]
@@ -26,7 +26,7 @@ def test_a_wish():
 
 
 def test_a_wish_that_fails():
-    """It waits again, behind the others; nothing else is half done."""
+    """A failed wish waits again, behind the rest; nothing else is half done."""
     world = serving(3)
     for slot in (1, 2):
         world.fleet.wish(newest(world, slot), "old age")
@@ -50,7 +50,7 @@ def test_a_wish_that_fails_comes_last():
 
 
 def test_a_wish_during_a_reload():
-    """It is on its way already; it stays if that is abandoned."""
+    """The wished worker is on its way already; it stays if the reload is abandoned."""
     world = serving(2)
     world.reload(is_broken=True)
     assert not world.fleet.wish(newest(world, 2), "old age") and world.fleet.asked == [2, 1]
@@ -68,8 +68,8 @@ def test_a_wish_for_a_slot_that_is_none():
     assert world.fleet.asked == []
 
 
-def test_who_hangs():
-    """It is killed when its successor serves, and not before."""
+def test_a_hanging_worker_is_killed_after_its_successor_serves():
+    """A hanging worker is killed when its successor serves, and not before."""
     world = serving(1)
     (hung,) = world.workers
     hung.is_hung = True
@@ -80,7 +80,7 @@ def test_who_hangs():
 
 
 def test_more_and_fewer():
-    """More start at once; those that are too many drain, also while they start; nothing is remembered of their slots."""
+    """More start at once; surplus ones drain, also while they start; nothing is remembered of their slots."""
     world = serving(1)
     world.fleet.resize(3)
     world.settle()
@@ -95,7 +95,7 @@ def test_more_and_fewer():
 
 
 def test_the_silent_then_the_starting_then_the_oldest_end():
-    """Whoever is of least use; numbers that were left out are the next to be given."""
+    """The least useful worker ends; left-out numbers are the next to be given."""
     world = serving(4)
     first, second, third, fourth = world.workers
     third.is_silent = True
@@ -109,7 +109,7 @@ def test_the_silent_then_the_starting_then_the_oldest_end():
 
 
 def test_a_hung_worker_that_is_too_many():
-    """It would not hear the order: it is killed, and the worker that serves stays."""
+    """A hung worker would not hear the order: it is killed, and the serving one stays."""
     world = serving(2)
     first, second = world.workers
     first.is_hung = first.is_silent = True
@@ -122,14 +122,14 @@ def test_a_hung_worker_that_is_too_many():
 
 
 def test_fewer_before_the_first_serves():
-    """The one that starts stays."""
+    """The starting worker stays."""
     world = World(3)
     world.fleet.resize(1)
     assert world.fleet.slots == [1] and world.settle() == [] and world.slots(STARTING) == [1]
 
 
 def test_fewer_while_one_fails():
-    """That it cannot start is nothing to wait for; a reload is done without it."""
+    """A failing slot is not waited for any more; a reload is done without it."""
     world = serving(3)
     world.reload()
     world.ready(newest(world, 1))
@@ -143,7 +143,7 @@ def test_fewer_while_one_fails():
 
 
 def test_fewer_while_another_reload_has_begun():
-    """Nor is that of the half-done one in whose place it has begun, and which goes on after it."""
+    """The half-done reload, in whose place another began, does not wait for it either, and goes on afterwards."""
     world = serving(3)
     world.reload()
     half_done = world.fleet.reload

@@ -1,4 +1,4 @@
-"""Which worker has served its time, and what is said of it."""
+"""Workers at the end of their time, and the reasons told."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_by_default_nobody_is_replaced():
     ],
 )
 def test_what_must_be_looked_at(name, needs_memory, needs_shares):
-    """Memory is read only where a limit asks for it, and what is dear only where that one does."""
+    """Memory is read only where a limit asks for it, and costly memory only for its own limit."""
     found = recycling(**{name: 1000})
     assert (found.needs_memory, found.needs_shares) == (needs_memory, needs_shares)
 
@@ -76,8 +76,8 @@ def test_what_must_be_looked_at(name, needs_memory, needs_shares):
         ({"max_uss_bytes": "100M"}, {"memory": None}, {"memory": Memory(1, 1, 1 << 40)}, "its USS is 1048576.0 MiB (--max-uss 100MiB)"),
     ],
 )  # fmt: skip
-def test_each_limit(settings, below, reached, why):
-    """From its limit on a worker is due; what is said has the value reached, and the setting."""
+def test_each_limit_is_told_with_its_setting(settings, below, reached, why):
+    """From its limit on a worker is due; the reason has the value reached, and the setting."""
     found = recycling(**settings)
     worker = FRESH._replace(lifespan=found.new_lifespan())
     assert found.due([worker._replace(**below)]) is None
@@ -85,12 +85,12 @@ def test_each_limit(settings, below, reached, why):
 
 
 def test_memory_that_was_not_looked_at():
-    """PSS and USS that are not known are beyond nothing."""
+    """Unknown PSS and USS are beyond no limit."""
     assert recycling(max_pss_bytes=1).due([FRESH._replace(memory=Memory(1 << 40))]) is None
 
 
-def test_jitter():
-    """Each worker has limits of its own, from the setting up to the jitter beyond it, and they are told."""
+def test_jitter_gives_each_worker_its_limits():
+    """Each worker has limits of its own, from the setting up to the jitter beyond, and they are told."""
     found = recycling(max_requests=100, max_requests_jitter=3, max_lifetime_seconds=50, max_lifetime_jitter_seconds=10)
     drawn = [found.new_lifespan() for _ in range(200)]
     assert {lifespan.requests for lifespan in drawn} == {100, 101, 102, 103}
@@ -109,7 +109,7 @@ def test_jitter_is_of_chance():
 
 
 def test_the_worst_is_next():
-    """Of several one is named: the one that is furthest beyond any of its limits."""
+    """Of several the one furthest beyond any of its limits is named."""
     found = recycling(max_requests=100, max_rss_bytes=100 * MIB)
     lifespan = found.new_lifespan()
     workers = [

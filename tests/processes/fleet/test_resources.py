@@ -12,7 +12,7 @@ MIB = 1 << 20
 
 
 def test_the_affinity_of_this_process():
-    """What the kernel says of the affinity is what Python says, where Python knows it."""
+    """The kernel's affinity equals Python's, where Python knows it."""
     affinity = getattr(os, "sched_getaffinity", lambda pid: range(os.cpu_count()))(0)
     assert read_limits().cpus == len(affinity)
 
@@ -38,13 +38,13 @@ def test_the_affinity_of_this_process():
         (Limits(1, 1.0, 400 * MIB), 500, 1, "CPUs: 1"),
     ],
 )
-def test_auto(limits, worker_mib, count, why):
-    """The least of all decides, and is named; one worker there is in any case."""
+def test_auto_takes_the_least_limit(limits, worker_mib, count, why):
+    """The least of all limits decides, and is named; one worker is the minimum."""
     assert choose_workers(limits, worker_mib * MIB) == (count, why)
 
 
 class Known:
-    """Control groups that say so much."""
+    """Control groups with set limits."""
 
     def __init__(self, quota, limit):
         self.cpu_quota = lambda: quota
@@ -61,8 +61,8 @@ class Known:
         (None, None, None),
     ],
 )
-def test_limits(limit, meminfo, expected, tmp_path):
-    """Memory is what the group may have, and at most what the machine has; CPUs are those of the affinity."""
+def test_limits_come_from_group_and_machine(limit, meminfo, expected, tmp_path):
+    """Memory is the group's limit, at most the machine's; CPUs are those of the affinity."""
     (tmp_path / "self").mkdir()
     (tmp_path / "self/status").write_text("Name:\tpython\nCpus_allowed:\t00000002,00000008\nCpus_allowed_list:\t3,33\n")
     if meminfo is not None:

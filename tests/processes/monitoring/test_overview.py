@@ -1,4 +1,4 @@
-"""What a supervisor lets its extensions know and do, and has of them."""
+"""The view and the acts of a supervisor's extensions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aserve.settings import parse_bind
 
 
 class Recorder(Supervision):
-    """One that notes what it is told."""
+    """An extension that notes its calls."""
 
     def __init__(self):
         self.heard = []
@@ -55,8 +55,8 @@ def recorder():
     return Recorder()
 
 
-def test_workers(supervised, recorder):
-    """It knows of their ends, hears what they say, and may say something to one."""
+def test_workers_are_heard_and_told(supervised, recorder):
+    """An extension learns of workers' ends and words, and may send a word to one."""
     one = supervised(2, extensions=[recorder])
     first, second = one.start()
     recorder.heard.clear()
@@ -78,8 +78,7 @@ def test_workers(supervised, recorder):
     assert {"shared": len(recorder.heard)} in [share() for share in one.supervisor.parts.overview.shares]
 
 
-def test_a_second(supervised, recorder):
-    """Its clock is the supervisor's."""
+def test_a_second_is_the_supervisors(supervised, recorder):
     one = supervised(1, extensions=[recorder])
     recorder.heard.clear()
     one.turn(2)
@@ -87,7 +86,7 @@ def test_a_second(supervised, recorder):
 
 
 def test_who_does_not_turn(supervised, recorder):
-    """Seconds that the supervisor has seen pass count, and not the clock: a machine that was suspended has nobody who hangs."""
+    """The supervisor's own seconds count, and not the clock's: a suspended machine has no hanging worker."""
     one = supervised(1, extensions=[recorder])
     (child,) = one.start()
     overview, page = one.supervisor.parts.overview, one.supervisor.parts.children.page(child)
@@ -103,7 +102,7 @@ def test_who_does_not_turn(supervised, recorder):
 
 @pytest.mark.provokes("internal error;")
 def test_a_second_that_fails(supervised, recorder, caplog):
-    """A bug in one extension keeps no second from the others, nor from the supervisor."""
+    """A bug in one extension keeps no second from the rest, nor from the supervisor."""
     broken = Recorder()
     broken.on_second = lambda: 1 / 0
     one = supervised(1, extensions=[broken, recorder])
@@ -112,8 +111,8 @@ def test_a_second_that_fails(supervised, recorder, caplog):
     assert recorder.heard == ["second"] and caplog.text.count("ZeroDivisionError") == 1
 
 
-def test_without_extensions(supervised, monkeypatch):
-    """Nobody asks who turns, and nothing is looked up for that."""
+def test_without_extensions_no_second_is_counted(supervised, monkeypatch):
+    """Without extensions no worker is looked at."""
     one = supervised(1)
     one.start()
     overview = one.supervisor.parts.overview
@@ -124,7 +123,7 @@ def test_without_extensions(supervised, monkeypatch):
 
 
 def test_number_of_workers(supervised, recorder, caplog):
-    """An extension may change it, and has a say in it where a reload changes --workers."""
+    """An extension may change the number, and has a say where a reload changes --workers."""
     one = supervised(2, extensions=[recorder])
     one.start()
     one.context.resize(3, "all 2 workers are busy")
@@ -141,8 +140,8 @@ def test_number_of_workers(supervised, recorder, caplog):
     assert "--workers 1:" not in caplog.text and "--workers 4: the number of workers is 5 now; it was 3" in caplog.text
 
 
-def test_new_code(supervised, recorder):
-    """What each leaves is the new code's, in one object; what it listens on and has open stays open."""
+def test_new_code_gets_each_extensions_state(supervised, recorder):
+    """Each extension's state is the new code's, in one object; its listeners and open files stay open."""
     (listener,) = open_listeners([parse_bind("127.0.0.1:0")])
     recorder.left = HandedDown({"own": 7}, [listener], [5])
     one = supervised(1, extensions=[recorder])
@@ -162,8 +161,7 @@ def test_new_code(supervised, recorder):
     assert (overview.why_unready, overview.started_at) == ("drained by aserve balancers", 1.5)
 
 
-def test_the_end(supervised, recorder):
-    """It knows whether the supervisor goes on."""
+def test_the_end_is_told_from_an_upgrade(supervised, recorder):
     one = supervised(1, extensions=[recorder])
     recorder.heard.clear()
     for is_end in (False, True):

@@ -1,4 +1,4 @@
-"""How a supervisor and its workers are; what is asked for by a socket is in test_answers.py."""
+"""The state of a supervisor and its workers; questions by a socket are in test_answers.py."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from aserve.features.metrics.lone import Lone
 from aserve.processes.monitoring import status as module
 
 
-def test_workers(supervised, monkeypatch):
-    """By slot, from their pages, their tables and what the system says of them."""
+def test_workers_are_told_by_slot(supervised, monkeypatch):
+    """Workers are told by slot, from their pages, their tables and the system."""
     monkeypatch.setattr(footprint, "memory_of", lambda pid, with_shares=False: Memory(pid, 2, 1))
     monkeypatch.setattr(footprint, "descriptors_of", lambda pid: (5, 10))
     one = supervised(2)
@@ -43,8 +43,8 @@ def test_workers(supervised, monkeypatch):
     assert found["text"] == "serving on  with 2 workers"
 
 
-def test_crashes(supervised, monkeypatch):
-    """Those of the last ten minutes, with how each has ended."""
+def test_crashes_of_ten_minutes_are_told(supervised, monkeypatch):
+    """Crashes of the last ten minutes are told, each with its end."""
     one = supervised(2)
     first, _ = one.start()
     status, clock = one.supervisor.parts.status, SimpleNamespace(now=time.monotonic())
@@ -59,7 +59,7 @@ def test_crashes(supervised, monkeypatch):
 
 
 def test_memory_that_grows(supervised, monkeypatch):
-    """Each worker that serves is looked at once a minute; who has ended is forgotten."""
+    """Each serving worker is looked at once a minute; an ended one is forgotten."""
     taken = []
     monkeypatch.setattr(
         growth, "memory_of", lambda pid: Memory(len(taken) << 24) if taken.append(pid) is None else None
@@ -78,15 +78,15 @@ def test_memory_that_grows(supervised, monkeypatch):
 
 
 def test_one_that_is_not_there_yet(supervised):
-    """A mold is to fork it: nothing is known of what it takes."""
+    """A worker yet to be forked by a mold has no known size."""
     one = supervised(1)
     (child,) = one.start()
     child.pid = 0
     assert one.supervisor.parts.status.describe()["workers"][0]["rss_bytes"] is None
 
 
-def test_attached(supervised, monkeypatch):
-    """Programs beside the workers are told of, with their command and what they take; one that does not run takes nothing."""
+def test_attached_programs_are_told(supervised, monkeypatch):
+    """Programs beside the workers are told with command and size; a stopped one has no size."""
     monkeypatch.setattr(footprint, "memory_of", lambda pid, with_shares=False: Memory(pid, 2, 1))
     one = supervised(1)
     one.start()
@@ -113,11 +113,11 @@ def test_attached(supervised, monkeypatch):
     assert described["jobs"] == {"waiting": {}}
     assert (beat["name"], beat["command"], beat["rss_bytes"], beat["restarts"]) == ("beat", "celery ...", 4321, 1)
     assert (gone["state"], gone["rss_bytes"]) == ("pausing", None) and "secret" not in beat
-    assert gone["command"] == "a ..."  # of what its shell reads
+    assert gone["command"] == "a ..."  # of its shell's words
 
 
 def test_a_lone_process(supervised):
-    """A process without a supervisor has the same status, but for what only a supervisor does."""
+    """A process without a supervisor has the same status, without a supervisor's part."""
     one = supervised(1)
     one.start()
     found, alone = (

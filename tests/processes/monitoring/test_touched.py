@@ -7,8 +7,8 @@ import os
 from aserve.processes.monitoring.touched import TouchedFiles
 
 
-def test_changes(tmp_path, monkeypatch):
-    """A file that appears, is touched, written or replaced has changed, once; one that goes has not."""
+def test_changes_are_found_once(tmp_path, monkeypatch):
+    """A new, touched, written or replaced file has changed, once; a removed one has not."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "file"
     touched = TouchedFiles(["file", "other"])
@@ -21,20 +21,19 @@ def test_changes(tmp_path, monkeypatch):
     path.write_text("more")
     os.utime(path, (1, 1))
     assert touched.find_changed() == str(path)
-    monkeypatch.chdir("/")  # where it was looked for counts
+    monkeypatch.chdir("/")  # its first folder counts
     path.unlink()
     assert touched.find_changed() == ""
     path.touch()
     assert touched.find_changed() == str(path)
 
 
-def test_none():
-    """Without files there is nothing to see."""
+def test_no_files_show_no_change():
     assert TouchedFiles([]).find_changed() == ""
 
 
 def test_other_files_from_now_on(tmp_path):
-    """What has changed since the last look is found, where a file was known before; one that is new has not changed."""
+    """A change since the last look is found, where a file was known before; a new one has not changed."""
     known, new = tmp_path / "known", tmp_path / "new"
     known.touch()
     touched = TouchedFiles([str(known), str(tmp_path / "gone")])

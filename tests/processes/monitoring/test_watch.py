@@ -1,4 +1,4 @@
-"""What is seen of workers once a second; tests/e2e/test_watch.py has real ones."""
+"""Looks at workers once a second; tests/e2e/test_watch.py has real ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aserve.processes.monitoring.watch import Watch
 
 @pytest.fixture(autouse=True)
 def memory(monkeypatch):
-    """What each process takes, by pid; and what was asked for."""
+    """Each process's memory, by pid; and the asked-for ones."""
     taken, asked = {}, []
 
     def memory_of(pid, with_shares=False):
@@ -37,17 +37,17 @@ def page_of(one, child):
 
 
 def turn(one, *turning):
-    """Let a second pass, in which these workers' loops turn; return who was started."""
+    """Let a second pass, in which these workers' loops turn; return the started ones."""
     for child in turning:
         page_of(one, child)[Field.TICK] += 1
     return one.turn(1.0)
 
 
-# Who has served its time
+# Workers at the end of their time
 
 
 def test_one_after_another(supervised, caplog):
-    """Of several that are due the furthest goes first, and the next starts when its successor serves."""
+    """Of several due workers the furthest goes first, and the next starts when its successor serves."""
     one = supervised(3, max_requests=10)
     first, second, third = one.start()
     page_of(one, first)[Field.REQUESTS] = 10
@@ -64,7 +64,7 @@ def test_one_after_another(supervised, caplog):
 
 
 def test_a_worker_has_one_lifespan(supervised):
-    """Its jitter is drawn once, and that of its successor anew."""
+    """Its jitter is drawn once, and its successor's anew."""
     one = supervised(1, max_requests=10, max_requests_jitter=1_000_000)
     (worker,) = one.start()
     watch = one.supervisor.parts.watch
@@ -75,7 +75,7 @@ def test_a_worker_has_one_lifespan(supervised):
 
 
 def test_settings_of_a_reload_count(supervised):
-    """The limits are those with which workers are started now."""
+    """The limits are of the settings for new workers."""
     one = supervised(1)
     (worker,) = one.start()
     page_of(one, worker)[Field.REQUESTS] = 10
@@ -89,8 +89,7 @@ def test_settings_of_a_reload_count(supervised):
     assert [child.state for child in one.children] == [State.DRAINING, State.READY, State.STARTING]
 
 
-def test_memory(supervised, memory, caplog):
-    """What is beyond its limit is replaced."""
+def test_memory_beyond_its_limit_is_a_reason(supervised, memory, caplog):
     one = supervised(2, max_rss_bytes=100 * MIB)
     first, second = one.start()
     memory[second.pid] = Memory(200 * MIB)
@@ -100,14 +99,14 @@ def test_memory(supervised, memory, caplog):
 
 
 def test_no_limit_of_memory(supervised, memory):
-    """Without a limit it is not read."""
+    """Without a limit memory is not read."""
     one = supervised(2)
     turn(one, *one.start())
     assert memory["asked"] == []
 
 
 def test_shares_of_memory_in_turn(supervised, memory):
-    """What takes long to read is read of one worker a second."""
+    """Costly memory is read of one worker a second."""
     one = supervised(2, max_pss_bytes=100 * MIB)
     first, second = one.start()
     for _ in range(4):
@@ -116,7 +115,7 @@ def test_shares_of_memory_in_turn(supervised, memory):
 
 
 def test_auto_by_the_size_of_the_first(supervised, memory, monkeypatch, caplog):
-    """With --workers auto the first worker shows how many there is room for, and the banner what has decided."""
+    """With --workers auto the first worker shows how many there is room for, and the banner the deciding limit."""
     monkeypatch.setattr(plan_module, "read_limits", lambda: Limits(cpus=8, memory_bytes=1 << 30))
     one = supervised("auto")
     (first,) = one.turn()
@@ -127,7 +126,7 @@ def test_auto_by_the_size_of_the_first(supervised, memory, monkeypatch, caplog):
 
 
 def test_auto_by_limits_that_change(supervised, memory, monkeypatch, caplog):
-    """With --workers auto the number of workers follows CPUs and memory, down and up again; a number that is set by hand stays until then."""
+    """With --workers auto the number of workers follows CPUs and memory, down and up again; a number set by hand stays until then."""
     before = limits = Limits(cpus=3, memory_bytes=1 << 30)
     monkeypatch.setattr(plan_module, "read_limits", lambda: limits)
     one = supervised("auto")
@@ -174,7 +173,7 @@ def test_a_number_of_workers_that_the_machine_does_not_change(supervised, memory
 
 
 def test_a_loop_that_hangs(supervised, caplog):
-    """The log says so, with all stacks; then its successor starts, and it is ended once that serves."""
+    """The log tells a hanging loop, with all stacks; then its successor starts, and the worker is ended once that serves."""
     one = supervised(2, hang_warning_seconds=3, hang_timeout_seconds=5)
     first, second = one.start()
     turn(one, first, second)
@@ -197,7 +196,7 @@ def test_a_loop_that_hangs(supervised, caplog):
 
 
 def test_a_loop_that_turns_again(supervised, caplog):
-    """The log says so; who was to be replaced is, but drains."""
+    """The log tells the turn; a worker under replacement is replaced, but drains."""
     one = supervised(1, hang_warning_seconds=2, hang_timeout_seconds=3)
     (worker,) = one.start()
     turn(one, worker)
@@ -211,7 +210,7 @@ def test_a_loop_that_turns_again(supervised, caplog):
 
 
 def test_a_stop_of_all(supervised):
-    """The supervisor was stopped, and its worker, too: that is no hang; the worker has as long as before."""
+    """A supervisor stopped together with its worker sees no hang; the worker has as long as before."""
     one = supervised(1, hang_timeout_seconds=5)
     (child,) = one.start()
     turn(one, child)
@@ -230,7 +229,7 @@ def test_only_a_warning(supervised, caplog):
 
 
 def test_whether_any_loop_turns(supervised):
-    """What puts off systemd's watchdog: one that turns is enough."""
+    """One turning loop is enough for systemd's watchdog."""
     one = supervised(2)
     first, second = one.start()
     watch = one.supervisor.parts.watch
@@ -243,7 +242,7 @@ def test_whether_any_loop_turns(supervised):
 
 
 def test_whether_threads_begin_what_waits(supervised):
-    """A loop that turns is not enough, where every thread is stuck and requests wait."""
+    """A turning loop is not enough, where every thread is stuck and requests wait."""
     one = supervised(2)
     first, second = one.start()
     for child in (first, second):
@@ -266,11 +265,11 @@ def test_whether_any_loop_turns_where_there_is_none(supervised):
     assert one.children != [] and watch.has_moved()
 
 
-# Who was killed for want of memory
+# Workers killed for want of memory
 
 
 class Kernel:
-    """Control groups that have seen so many kills."""
+    """Control groups with a count of kills."""
 
     def __init__(self, count):
         self.count = count
@@ -297,7 +296,7 @@ def test_out_of_memory(supervised, before, after, how, is_told):
     config = one.supervisor.fleet.plan.config
     watch.look(config, 0.0)
     kernel.count = after
-    watch.look(config, 1.0)  # just before it is reaped
+    watch.look(config, 1.0)  # just before the reaping
     told = watch.explain(how)
     assert told.startswith(how) and ("as memory ran out (its count of such kills has risen to 4)" in told) is is_told
     watch.look(config, 2.0)

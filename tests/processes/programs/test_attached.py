@@ -1,4 +1,4 @@
-"""Programs beside the workers: on processes that only have numbers; tests/e2e/test_attached.py has real ones."""
+"""Programs beside the workers: on processes of numbers alone; tests/e2e/test_attached.py has real ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Running:
         self.now, self.started, self.signals, self.counted, self.cut = 100.0, [], [], [], []
         self.error = None
         self.refused = set()  # programs of another user
-        self.seconds_since_1970 = 1_700_000_000.0 - 1_700_000_000 % 86400  # midnight, as the wall clock has it
+        self.seconds_since_1970 = 1_700_000_000.0 - 1_700_000_000 % 86400  # midnight, by the wall clock
         clock = types.SimpleNamespace(monotonic=lambda: self.now, time=lambda: self.seconds_since_1970)
         monkeypatch.setattr(module, "time", clock)
         monkeypatch.setattr(module, "start_program", self._start)
@@ -44,7 +44,7 @@ class Running:
         self.attached.follow(self.config)
 
     def new(self):
-        """Return what another program in the same process would have."""
+        """Return the state of another program in the same process."""
         environ = {"A": "a", "B": "b", "LISTEN_FDS": "1", "NOTIFY_SOCKET": "@x"}
         command = Command(["python", "-m", "aserve", "a:app"], environ, "/")
         self.spoolers = Spoolers(command.words, {})
@@ -71,7 +71,7 @@ class Running:
             raise ProcessLookupError  # nobody was left
 
     def turn(self, seconds=0.0):
-        """Let so much time pass; return the names of what is started then."""
+        """Let so much time pass; return the names of started programs."""
         self.now += seconds
         self.seconds_since_1970 += seconds
         before = len(self.started)
@@ -95,8 +95,8 @@ def run(monkeypatch, caplog):
         os.close(fd)
 
 
-def test_the_start(run, caplog):
-    """Each is started once, in its folder, with the app's variables, and without what systemd says to us."""
+def test_the_start_has_folder_and_variables(run, caplog):
+    """Each program is started once, in its folder, with the app's variables, and without systemd's words to us."""
     one = run("celery -A shop", "beat=celery beat", chdir="/srv", env=["B=c"])
     assert len(one.attached) == 0 and one.turn() == ["celery", "beat"] and one.turn(50) == []
     assert one.started[0][1:] == ({"A": "a", "B": "c"}, "/srv") and len(one.attached) == 2
@@ -105,8 +105,8 @@ def test_the_start(run, caplog):
     assert (first["pid"], first["state"], first["seconds"], first["restarts"]) == (1001, "running", 50.0, 0)
 
 
-def test_an_end(run, caplog):
-    """It is started once more, later each time; what it leaves behind is ended."""
+def test_an_end_is_followed_by_a_start(run, caplog):
+    """An ended program is started once more, later each time; its left processes are ended."""
     one = run("a")
     one.turn()
     for number, seconds in enumerate((0.1, 0.2, 0.4)):
@@ -126,7 +126,7 @@ def test_an_end(run, caplog):
 
 
 def test_one_that_ran_for_long(run):
-    """Its end is the first again."""
+    """Its end counts as the first again."""
     one = run("a")
     one.turn()
     one.attached.on_end(1001, "exited with status 0")
@@ -136,8 +136,8 @@ def test_one_that_ran_for_long(run):
     assert one.turn(0.1) == ["a"]
 
 
-def test_spoolers(run, caplog):
-    """They are our own command, with a variable that says which folder; they find their own folder by themselves."""
+def test_spoolers_are_our_own_command(run, caplog):
+    """Spoolers are our own command, with a variable for their folder, which they find by themselves."""
     one = run("a", spooler=["/x", "/y"], spooler_processes=2, chdir="/srv")
     assert one.turn() == ["spooler", "spooler-2", "spooler-3", "spooler-4", "a"]
     assert [(environ.get("ASERVE_DOES_JOBS_OF"), folder) for _, environ, folder in one.started] == [
@@ -146,8 +146,7 @@ def test_spoolers(run, caplog):
     assert "attached spooler-4 (pid 1004) has begun: python ..." in caplog.text
 
 
-def test_strangers(run):
-    """The end of any other process means nothing here."""
+def test_ends_of_strangers_mean_nothing(run):
     one = run("a")
     one.turn()
     one.attached.on_end(77, "exited with status 0")
@@ -155,7 +154,7 @@ def test_strangers(run):
 
 
 def test_no_process_is_left(run, caplog):
-    """It is tried again."""
+    """A failed start is tried again."""
     one = run("a")
     one.error = BlockingIOError(11, "Resource temporarily unavailable")
     assert one.turn() == [] and one.turn(0.1) == []
@@ -164,8 +163,8 @@ def test_no_process_is_left(run, caplog):
     assert one.turn(0.2) == ["a"]
 
 
-def test_a_reload(run, caplog):
-    """All are started anew; what is named no more ends, what is new begins."""
+def test_a_reload_starts_all_anew(run, caplog):
+    """All are started anew; removed names end, new ones begin."""
     one = run("a", "b", "c=x")
     one.turn()
     one.attached.on_end(1002, "was killed by SIGSEGV")
@@ -186,7 +185,7 @@ def test_a_reload(run, caplog):
 
 
 def test_one_that_does_not_end(run, caplog):
-    """It is killed with all of its group when its time is over."""
+    """A program that does not end is killed with its whole group after its time."""
     one = run("a")
     one.turn()
     one.attached.renew(one.config)
@@ -200,7 +199,7 @@ def test_one_that_does_not_end(run, caplog):
 
 
 def test_the_end_of_all(run):
-    """They are told, have their time, and none is started any more, not by a reload either."""
+    """Programs are told, have their time, and none is started any more, not by a reload either."""
     one = run("a", "b")
     one.turn()
     one.attached.end(lambda: one.cut.append(1))
@@ -213,8 +212,8 @@ def test_the_end_of_all(run):
     assert len(one.attached) == 0 and one.turn(99) == []
 
 
-def test_another_users(run, caplog):
-    """One that may not be sent a signal keeps nobody from ending: the log says so, and the end does not wait for it."""
+def test_another_users_program_does_not_hold_the_end(run, caplog):
+    """A program that may not be sent a signal keeps nobody from ending: the log says so, and the end does not wait."""
     one = run("a", "b")
     one.turn()
     one.refused = {1001, -1001}
@@ -235,7 +234,7 @@ def test_another_users(run, caplog):
 
 
 def test_another_users_after_a_reload(run):
-    """It is not begun a second time while it runs, and the end does not wait for it."""
+    """Such a program is not begun a second time while it runs, and the end does not wait."""
     one = run("a")
     one.turn()
     one.refused = {1001}
@@ -255,7 +254,7 @@ def test_another_users_at_once(run):
 
 
 def test_the_rest_of_another_users_group(run):
-    """What a program leaves behind, and may not be killed, does not hide its end."""
+    """A left process that may not be killed does not hide its program's end."""
     one = run("a")
     one.turn()
     one.refused = {-1001}
@@ -263,11 +262,11 @@ def test_the_rest_of_another_users_group(run):
     assert one.states() == {"a": "waiting"} and one.turn(0.1) == ["a"]
 
 
-def test_never_two(run):
-    """A program waits for the end of the same one, and of one of the same name, that other settings have begun."""
+def test_two_of_a_program_never_run(run):
+    """A program waits for the end of the same one, or of one with the same name, begun by other settings."""
     one = run("p worker", "p beat", "q=x")
     one.turn()
-    one.attached.renew(Config(workers=1, drain_seconds=5, attach=["p beat"]))  # which now is p, and was p-2
+    one.attached.renew(Config(workers=1, drain_seconds=5, attach=["p beat"]))  # now named p, and p-2 before
     one.attached.on_end(1001, "exited with status 0")
     assert one.turn() == [] and {each["pid"]: each["words"] for each in one.attached.describe() if each["pid"]} == {
         1002: ("p", "beat"),
@@ -282,7 +281,7 @@ def test_never_two(run):
 
 
 def test_never_two_of_those_that_swap_their_names(run):
-    """So it is when their order changes."""
+    """Two never run when their order changes."""
     one = run("p worker", "p beat")
     one.turn()
     one.attached.renew(Config(workers=1, drain_seconds=5, attach=["p beat", "p worker"]))
@@ -293,7 +292,7 @@ def test_never_two_of_those_that_swap_their_names(run):
 
 
 def test_as_many_of_the_same_as_are_named(run):
-    """Each goes on by itself: none waits for the others."""
+    """Each goes on by itself: none waits for the rest."""
     one = run("p", "p", spooler=["/x", "/y"])
     assert len(one.turn()) == 4
     one.attached.renew(one.config)
@@ -303,7 +302,7 @@ def test_as_many_of_the_same_as_are_named(run):
 
 
 def test_one_that_a_reload_has_told_to_end(run):
-    """At the end its time goes on, and that it was cut off counts."""
+    """At the end its time goes on, and its cut counts."""
     one = run("a")
     one.turn()
     one.attached.renew(one.config)
@@ -313,8 +312,7 @@ def test_one_that_a_reload_has_told_to_end(run):
     assert one.signals == [(1001, TERM), (1001, KILL), (-1001, KILL)] and one.cut == [1]
 
 
-def test_at_once(run):
-    """None is waited for."""
+def test_none_is_waited_for_at_once(run):
     one = run("a")
     one.turn()
     one.attached.kill()
@@ -322,8 +320,8 @@ def test_at_once(run):
     assert one.signals[:2] == [(1001, KILL), (-1001, KILL)] and one.turn(99) == []
 
 
-def test_new_code(run):
-    """It goes on with those that run, and ends those that were to."""
+def test_new_code_goes_on_with_programs(run):
+    """New code goes on with running programs, and ends those told to end."""
     one = run("a", "b", "c=x", "d")
     one.turn()
     one.attached.on_end(1004, "exited with status 0")
@@ -343,7 +341,7 @@ def test_new_code(run):
 
 
 def test_new_code_while_one_ends(run):
-    """It has the time that it had, and is not told twice; one that is named no more is told."""
+    """The program has its old time, and is not told twice; a removed one is told."""
     one = run("a", "b")
     one.turn()
     one.attached.renew(Config(workers=1, drain_seconds=5, attach=["a"]))
@@ -367,13 +365,13 @@ def test_new_code_while_one_ends(run):
 
 
 def page_of(one, number):
-    """Return the page of the process that was started so."""
+    """Return the page of the process started so."""
     fd, place = one.started[number][1][PAGE_VARIABLE].split(",")
     return Page.inherited(f"{os.dup(int(fd))},{place}", map_memory_file)
 
 
 def test_a_job_that_takes_too_long(run, caplog, monkeypatch):
-    """Its process is killed with all that it has started; the job has failed."""
+    """The job's process is killed with its children; the job has failed."""
     one = run("a", spooler=["/x"], spooler_processes=2, spooler_seconds=5)
     one.turn()
     page_of(one, 0).begin("old")
@@ -390,8 +388,7 @@ def test_a_job_that_takes_too_long(run, caplog, monkeypatch):
     assert one.counted == ['reason="ended"'] and one.turn(0.1) == ["spooler"]
 
 
-def test_without_jobs(run, monkeypatch):
-    """Nobody looks, and nothing is told."""
+def test_without_jobs_nothing_is_overdue(run, monkeypatch):
     one = run("a")
     one.attached.end_overdue()
     assert one.spoolers.status() == {"jobs": None} and spoolers.KEPT == {} and one.turn() == ["a"]
@@ -403,7 +400,7 @@ def test_without_jobs(run, monkeypatch):
 
 
 def test_one_that_has_done_its_jobs(run, caplog):
-    """The next begins at once, and that is no fault; any other end is one."""
+    """The next begins at once, without a fault; any other end is one."""
     one = run("a", spooler=["/x"], spooler_max_jobs=3)
     one.turn()
     one.attached.on_end(1001, "exited with status 0")
@@ -425,8 +422,8 @@ def cron(run, monkeypatch):
     return lambda *commands, **settings: run(cron=commands, **settings)
 
 
-def test_a_run(cron, caplog):
-    """It begins when its minute comes, once; its end is its end. It is not said to be missing."""
+def test_a_run_begins_at_its_minute(cron, caplog):
+    """A command begins at its minute, once; its end is final. It is not told as missing."""
     one = cron("*/2 * * * * prune --all", "0 3 * * * x", chdir="/srv")
     assert one.turn() == [] and one.states() == {"cron prune": "scheduled", "cron x": "scheduled"}
     assert one.turn(60) == [] and one.turn(60) == ["cron prune"] and one.turn(30) == []
@@ -443,11 +440,11 @@ def test_a_run(cron, caplog):
         ("INFO", "cron prune (pid 1001) has ended after 30 s: it exited with status 0"),
         ("ERROR", "cron prune (pid 1002) has ended after 0 s: it exited with status 3"),
     ]
-    assert one.signals == [(-1001, KILL), (-1002, KILL)]  # what it leaves behind
+    assert one.signals == [(-1001, KILL), (-1002, KILL)]  # its left processes
 
 
 def test_one_that_still_runs(cron, caplog):
-    """It is not begun a second time; the run is counted, and told of."""
+    """A running command is not begun a second time; the skipped run is counted, and told."""
     one = cron("* * * * * a")
     assert one.turn(60) == ["cron a"] and one.turn(60) == [] and one.turn(1) == []
     assert one.counted == ['result="skipped"']
@@ -457,7 +454,7 @@ def test_one_that_still_runs(cron, caplog):
 
 
 def test_a_reload_while_it_runs(cron):
-    """The run goes on; what is new counts for the next, and one that is named no more ends."""
+    """The run goes on; new settings count for the next, and a removed command ends."""
     one = cron("a=* * * * * x", "b=* * * * * y")
     assert one.turn(60) == ["cron a", "cron b"]
     one.attached.renew(Config(workers=1, drain_seconds=5, cron=["a=* * * * * new"], env=["C=c"]))
@@ -478,7 +475,7 @@ def test_a_reload_with_another_order(cron):
 
 
 def test_the_end_while_it_runs(cron):
-    """All that its shell runs is told, and has its time; nothing begins any more."""
+    """All processes of its shell are told, and have their time; nothing begins any more."""
     one = cron("* * * * * a", "*/2 * * * * b")
     one.turn(60)
     one.attached.end(lambda: one.cut.append(1))
@@ -487,7 +484,7 @@ def test_the_end_while_it_runs(cron):
 
 
 def test_new_code_while_it_runs(cron):
-    """It goes on, and the minute that has been looked at is not looked at again; what a shell runs is told to end as before."""
+    """The run goes on, and a past minute is not looked at again; the shell's processes are told to end as before."""
     one = cron("a=* * * * * x", "b=* * * * * y", "c=0 0 1 1 * z")
     one.turn(60)
     states = one.attached.describe()
@@ -502,7 +499,7 @@ def test_new_code_while_it_runs(cron):
 
 
 def test_no_process_is_left_for_it(cron):
-    """It is tried again, and its times go on."""
+    """The start is tried again, and its times go on."""
     one = cron("* * * * * a")
     one.error = BlockingIOError(11, "Resource temporarily unavailable")
     assert one.turn(60) == [] and one.states() == {"cron a": "waiting"}
@@ -523,7 +520,7 @@ def test_a_clock_that_is_set_back(cron):
 
 
 def test_a_reload_that_renames_them(cron, caplog):
-    """A run goes on under the name that its command has now: it is not cut off, and not begun beside that."""
+    """A run goes on under its command's new name: it is not cut off, and no second begins."""
     one = cron("* * * * * ./manage.py a", "* * * * * ./manage.py b", "* * * * * ./manage.py c")
     assert one.turn(60) == ["cron manage.py", "cron manage.py-2", "cron manage.py-3"]
     one.attached.on_end(1001, "exited with status 0")
@@ -539,7 +536,7 @@ def test_a_reload_that_renames_them(cron, caplog):
 
 
 def test_a_command_that_is_gone_from_among_others(cron):
-    """Its run ends, not that of the command that has its name now."""
+    """The removed command's run ends, not the one with its name now."""
     one = cron("* * * * * ./manage.py a", "* * * * * ./manage.py b")
     one.turn(60)
     one.attached.renew(Config(workers=1, cron=["* * * * * ./manage.py b"]))
@@ -550,7 +547,7 @@ def test_a_command_that_is_gone_from_among_others(cron):
 
 
 def test_the_minute_of_another(cron):
-    """A command that waits for its start does not give its minute to the one that gets its name."""
+    """A command that waits for its start does not give its minute to the next owner of its name."""
     one = cron("1 0 * * * ./manage.py a")
     one.error = BlockingIOError(11, "Resource temporarily unavailable")
     assert one.turn(60) == []
@@ -560,7 +557,7 @@ def test_the_minute_of_another(cron):
 
 
 def test_new_code_and_what_is_due(cron):
-    """What waits for its start is started by new code; runs and ends of before are known, and names may be others by then."""
+    """New code starts waiting commands; old runs and ends are known, and names may be others by then."""
     one = cron("1 0 * * * a", "* * * * * ./manage.py b", "* * * * * ./manage.py c")
     one.error = BlockingIOError(11, "Resource temporarily unavailable")
     assert one.turn(60) == []

@@ -1,4 +1,4 @@
-"""Starting programs: real ones; tests/e2e/test_attached.py has all of their life."""
+"""Starting real programs; tests/e2e/test_attached.py has their whole life."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ def test_signals_that_are_ignored_or_blocked():
 
 
 @pytest.mark.parametrize("place", [os.devnull, "/no/such/file"])
-def test_standard_input(monkeypatch, place):
-    """Nothing can be read from it, with /dev or without."""
+def test_standard_input_is_empty(monkeypatch, place):
     monkeypatch.setattr(programs.os, "devnull", place)
     fd = programs._open_nothing()
     assert os.read(fd, 1) == b""

@@ -54,7 +54,7 @@ def test_they_idle_at_once(loop):
 
 
 def test_they_come_to_idle(loop):
-    """It looks again and again, until all are given."""
+    """The server is asked again and again, until all are given."""
     server = Server(1, 0, 3)
     Shedding(loop, server.give).begin(3)
     loop.run()
@@ -62,7 +62,7 @@ def test_they_come_to_idle(loop):
 
 
 def test_they_never_idle(loop):
-    """It gives up before the next order, and leaves orders alone for a while, which becomes longer."""
+    """The shedder gives up before the next order, and leaves orders alone for a while, growing each time."""
     server, pauses = Server(), []
     shedding = Shedding(loop, server.give)
     for _ in range(9):
@@ -92,8 +92,8 @@ def test_some_are_given_at_last(loop):
     assert len(server.asked) == MAX_LOOKS + 1
 
 
-def test_another_order(loop):
-    """It takes the place of the one before; stopped, it gives nothing."""
+def test_another_order_takes_its_place(loop):
+    """A new order takes the place of the last; stopped, nothing is given."""
     server = Server()
     shedding = Shedding(loop, server.give)
     shedding.begin(5)

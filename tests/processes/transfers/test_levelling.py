@@ -32,7 +32,7 @@ def standing(connections, requests=0, room=1000, is_stalled=False):
         ([1, 0], [0, 0]),
         ([0, 16], [0, 8]),
         ([9, 7], [1, 0]),
-        ([10, 8], [0, 0]),  # what levels out by itself
+        ([10, 8], [0, 0]),  # levels out by itself
         ([100, 89], [0, 0]),
         ([100, 80], [10, 0]),
         ([10, 10, 10, 0], [3, 3, 1, 0]),
@@ -42,12 +42,12 @@ def standing(connections, requests=0, room=1000, is_stalled=False):
     ],
 )
 def test_numbers_of_connections(connections, given):
-    """Those that have more than the mean give to those that have fewer."""
+    """Workers above the mean give to workers below."""
     assert gifts([standing(count) for count in connections]) == given
 
 
 def test_one_that_computes():
-    """A worker with more requests than the one that would give gets none."""
+    """A worker with more requests than the giver gets none."""
     assert gifts([standing(10, requests=1), standing(0, requests=2)]) == [5, 0]
     assert gifts([standing(10, requests=1), standing(0, requests=3)]) == [0, 0]
 
@@ -59,7 +59,7 @@ def test_one_without_room():
 
 
 def test_one_whose_threads_are_stuck():
-    """It gives all that idle, and gets none."""
+    """A worker with stuck threads gives all idle ones, and gets none."""
     stuck = standing(4, requests=4, is_stalled=True)
     assert gifts([stuck, standing(40)]) == [4, 0]
     assert gifts([stuck, standing(40, room=3)]) == [3, 0]
@@ -81,22 +81,22 @@ def busy(threads, requests, connections=10, **others):
         ([busy(8, 8, 1000), busy(0, 0)], Relief(0, 1, MAX_GIFTS)),
         ([busy(8, 8), busy(0, 0, room=2)], Relief(0, 1, 2)),
         ([busy(8, 8), busy(0, 0, room=0)], None),
-        ([busy(8, 8), busy(7, 7)], None),  # what levels out by itself
-        ([busy(8, 1), busy(0, 0)], None),  # it was so, and is not any more
-        ([busy(1, 9), busy(0, 0)], None),  # it is so at this moment only
+        ([busy(8, 8), busy(7, 7)], None),  # levels out by itself
+        ([busy(8, 1), busy(0, 0)], None),  # past, and not any more
+        ([busy(1, 9), busy(0, 0)], None),  # at this moment only
         ([busy(8, 8, is_stalled=True), busy(0, 0)], None),  # `gifts` has it
         ([busy(8, 8), busy(0, 0, is_stalled=True)], None),
         ([busy(8, 8), busy(0, 0, is_stalled=True), busy(2, 2)], Relief(0, 2, 3)),
     ],
 )
 def test_work_that_differs(standings, given):
-    """Where connections are as many, the busiest worker gives half of what it is ahead to the one that is least so."""
+    """Where connections are equal, the busiest worker gives half of its lead to the least busy."""
     assert relief(standings) == given
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_it_comes_to_rest(seed):
-    """Whatever there is at the beginning: once what was ordered is given, nothing more is."""
+    """Whatever the beginning: once ordered gifts are given, none follows."""
     chance = random.Random(seed)
     for _ in range(200):
         counts = [chance.randrange(60) for _ in range(chance.randrange(2, 9))]
@@ -111,7 +111,7 @@ def test_it_comes_to_rest(seed):
 
 @pytest.fixture
 def ready(system):
-    """Make workers that serve, with their numbers of connections: ready(*connections) -> children."""
+    """Make serving workers with their numbers of connections: ready(*connections) -> children."""
     with selectors.DefaultSelector() as selector:
         children = Children(Pages(8), selector, Clock(), lambda *words: None)
 
@@ -139,14 +139,14 @@ def _order_of(end):
     return message["count"]
 
 
-def test_an_order(ready):
-    """The fullest worker is told to give some away; where all have as many, nothing is said."""
+def test_an_order_goes_to_the_fullest_worker(ready):
+    """The fullest worker is told to give some away; where all have as many, no order is sent."""
     level_out(ready(8, 0), ())
     assert ready.orders() == [4, None]
 
 
 def test_connections_of_a_busy_worker(ready, system):
-    """It is told to give some, and to which worker."""
+    """The busy worker is told to give some, and to which worker."""
     children = ready(8, 8)
     busiest, idlest = children
     page = children.page(busiest)
@@ -165,7 +165,7 @@ def test_nothing_to_do(ready):
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("why", ["hangs", "has not begun", "leaves", "accepts no more", "has WebSockets"])
 def test_one_that_is_left_out(ready, why, number):
-    """It neither gives nor gets; WebSockets are not connections that could be given."""
+    """The left-out worker neither gives nor gets; WebSockets are not connections to give."""
     children = ready(8, 0)
     page = children.page(list(children)[number])
     if why == "hangs":
@@ -183,7 +183,7 @@ def test_one_that_is_left_out(ready, why, number):
 
 @pytest.mark.parametrize(("connections", "orders"), [((8, 0), [None, None]), ((0, 8), [None, 4])])
 def test_one_without_free_descriptors(ready, connections, orders):
-    """The second gets none, as it could not receive them; it gives as others do."""
+    """The second gets none, as it could not receive them; it gives like the rest."""
     children = ready(*connections)
     children.page(list(children)[1])[Field.SHORT_OF_DESCRIPTORS] = 1
     level_out(children, ())

@@ -1,4 +1,4 @@
-"""Connections between workers, as one of these sends and gets them: on a loop of the test's, with a server that does what the test says."""
+"""Connections between workers, sent and received by one: on a loop of the test's, with a server led by the test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aserve.processes.transfers.request_file import RequestFile, is_begun, look_
 
 
 class Server:
-    """Has connections and waiting requests to give, and takes what it is told to."""
+    """Has connections and waiting requests to give, and takes them as the test allows."""
 
     def __init__(self):
         self.idle, self.waiting, self.taken, self.refused = [], [], [], []
@@ -62,7 +62,7 @@ class Board:
 
 
 class Led:
-    """A worker with page 1, and what it has said to the supervisor."""
+    """A worker with page 1, and its words to the supervisor."""
 
     def __init__(self, *free, board=True):
         self.server, self.said, self.is_heard = Server(), [], True
@@ -77,20 +77,20 @@ class Led:
         )
 
     async def get(self, message, fds):
-        """Let it get a connection, and wait until that is done."""
+        """Let the worker get a connection, and wait until done."""
         self.passing.on_adopt({"listener": 0, "peer": {}, **message}, fds)
         while self.passing._adopting:
             await asyncio.sleep(0)
 
     async def get_request(self, fd, octets=b"octets", giver=2, seconds=10.0):
-        """Let it get a request, which may take so long yet."""
+        """Let the worker get a request with so much time left."""
         until = time.monotonic() + seconds
         await self.get({"giver": giver, "number": 7, "until": until, "to": 1}, [fd, file_of(octets)])
 
 
 @pytest.fixture
 def files():
-    """Return a function that opens a descriptor; those that are open at the end are closed."""
+    """Return a function that opens a descriptor; open ones are closed at the end."""
     fds = []
 
     def new():
@@ -125,7 +125,7 @@ def idle(fd=100):
 
 
 def read(fd):
-    """Return what a descriptor that was sent has, and close it."""
+    """Return the octets behind a sent descriptor, and close it."""
     octets = look_at_request(fd)
     os.close(fd)
     return octets
@@ -145,7 +145,7 @@ async def test_idle_ones_by_order():
 
 
 async def test_the_worker_that_the_order_names():
-    """It gets them; an order that names none takes back what the last one said, and so does the end."""
+    """The named worker gets them; an order without a name takes back the last one, and so does the end."""
     led = Led()
     for order, to in (({"count": 1, "to": 3}, 3), ({"count": 1}, 0)):
         led.server.idle = [idle()]
@@ -159,7 +159,7 @@ async def test_the_worker_that_the_order_names():
 
 
 async def test_requests_go_where_threads_are_free():
-    """One to each worker, the oldest first; each with its octets."""
+    """One request goes to each worker, the oldest first; each with its octets."""
     led = Led((1, 7), (4, 7))
     led.server.waiting = [waiting(fd, b"%d" % fd) for fd in range(100, 105)]
     assert led.passing.relieve()
@@ -168,7 +168,7 @@ async def test_requests_go_where_threads_are_free():
 
 
 async def test_a_worker_that_hangs(monkeypatch):
-    """It looks free, and gets one request: the next only once its word on the board has changed, or after a while."""
+    """A hanging worker looks free, and gets one request: the next only once its word on the board has changed, or after a while."""
     monkeypatch.setattr(passing_module, "REST_SECONDS", 60.0)
     monkeypatch.setattr(passing_module, "SOON_SECONDS", 60.0)
     led = Led((1, 7))
@@ -185,8 +185,8 @@ async def test_a_worker_that_hangs(monkeypatch):
         read(fd)
 
 
-async def test_few_descriptors(monkeypatch):
-    """No request is given, as that takes two: it waits on."""
+async def test_few_descriptors_keep_requests_here(monkeypatch):
+    """No request is given, as a gift takes two descriptors: it waits on."""
     monkeypatch.setattr(passing_module, "is_short_of_descriptors", lambda: True)
     led = Led((1, 7))
     led.server.waiting = [waiting()]
@@ -205,13 +205,13 @@ async def test_a_thread_that_will_be_free_soon(monkeypatch):
 
 
 async def test_no_free_thread():
-    """Or no request that can go, or no other worker at all: nothing is given."""
+    """Without a free thread, a movable request or another worker, nothing is given."""
     for led in (Led(), Led((1, 1)), Led(board=False)):
         assert not led.passing.relieve() and led.said == []
 
 
 async def test_one_that_drains_gives_all(monkeypatch):
-    """Idle ones, time and again, to the worker that the supervisor chooses, and waiting requests to those with free threads."""
+    """Idle connections go, time and again, to the supervisor's choice, and waiting requests to workers with free threads."""
     monkeypatch.setattr(passing_module, "HAND_OVER_SECONDS", 0.0)
     led = Led((1, 7))
     led.server.idle, led.server.waiting = [idle(100)], [waiting(101)]
@@ -224,7 +224,7 @@ async def test_one_that_drains_gives_all(monkeypatch):
 
 
 async def test_no_descriptor_for_a_request(monkeypatch):
-    """It stays where it waits: it is taken from there only when all is ready."""
+    """The request stays in its place: it is taken only when all is ready."""
 
     def open_none(name):
         raise OSError(errno.EMFILE, "too many")
@@ -239,19 +239,19 @@ async def test_no_descriptor_for_a_request(monkeypatch):
 # Getting
 
 
-async def test_taking_over(files):
-    """A request, which the supervisor then hears of, and a connection at rest."""
+async def test_taking_over_is_told_to_the_supervisor(files):
+    """A request, told to the supervisor, and a connection at rest are taken over."""
     led, (one, other), file = Led(), (files(), files()), file_of(b"octets")
     kept = os.dup(file)
     await led.get({"giver": 2, "number": 7, "until": time.monotonic() + 10.0, "to": 1}, [one, file])
-    assert is_begun(kept)  # before that is said: the channel may be full
+    assert is_begun(kept)  # before the word: the channel may be full
     os.close(kept)
     await led.get({}, [other])
     assert led.server.taken == [Detached(one, 0, {}, b"octets"), Detached(other, 0, {}, None)] and led.said == [TAKEN]
 
 
 async def test_a_worker_that_cannot(files):
-    """It returns a request, which another may take, with all that it came with."""
+    """The worker returns a request for another, with all its descriptors."""
     led, fd = Led(), files()
     led.server.takes = False
     await led.get_request(fd)
@@ -272,8 +272,8 @@ async def test_one_that_was_taken_back(files):
             os.fstat(each)
 
 
-async def test_its_own(files):
-    """A request that comes back waits here again, though this worker takes no others as it drains."""
+async def test_its_own_request_waits_here_again(files):
+    """A request that comes back waits here again, though this draining worker takes no others."""
     led, fd = Led(), files()
     led.server.takes, led.server.takes_its_own = False, True
     await led.get_request(fd, giver=1)
@@ -282,7 +282,7 @@ async def test_its_own(files):
 
 @pytest.mark.parametrize("is_home", [True, False])
 async def test_one_of_its_page(files, is_home):
-    """The page may have been a worker's that has ended: a request of that one is another's here, goes on if there is no room, and lets this worker give its own."""
+    """The page may have been an ended worker's: its request is another's here, goes on if there is no room, and lets this worker give its own."""
     led, fd = Led((1, 1)), files()
     led.server.takes, led.server.takes_its_own, led.server.waiting = False, True, [waiting()]
     await led.get(
@@ -310,7 +310,7 @@ async def test_none_that_can(files, is_gone):
 
 
 async def test_a_connection_at_rest_that_no_worker_can_have(files):
-    """It is returned, a few times, and then closed."""
+    """The connection is returned, a few times, and then closed."""
     led, fd = Led(), files()
     led.server.takes = False
     await led.get({"returns": MAX_RETURNS - 1}, [fd])
@@ -322,7 +322,7 @@ async def test_a_connection_at_rest_that_no_worker_can_have(files):
 
 
 async def test_one_at_rest_that_the_supervisor_keeps(files):
-    """The supervisor hears that it was taken, that it comes back, or that it is closed."""
+    """The supervisor hears of a connection taken, returned, or closed."""
     led, fds = Led(), [files() for _ in range(3)]
     await led.get({"number": 7}, [fds[0]])
     assert led.said.pop() == TAKEN
@@ -335,7 +335,7 @@ async def test_one_at_rest_that_the_supervisor_keeps(files):
 
 
 async def test_one_at_rest_that_is_given_again_at_once(files, monkeypatch):
-    """The supervisor hears first that it was taken: else it would keep two copies, for two workers."""
+    """The supervisor hears of the receipt first: else it would keep two copies, for two workers."""
     led = Led()
     adopt = led.server.adopt
 
@@ -359,7 +359,7 @@ async def test_one_that_could_not_be_received():
 
 
 async def test_what_comes_back(files):
-    """The workers that seemed to be free are not: for a second none is given."""
+    """Workers that seemed free are not: for a second none is given."""
     led = Led((1, 1))
     led.server.waiting = [waiting()]
     await led.get_request(files(), giver=1)
@@ -370,7 +370,7 @@ async def test_what_comes_back(files):
 
 
 async def test_an_end_of_the_supervisor(files):
-    """A request that waits stays here, as no process would take it."""
+    """A waiting request stays here, as no process would take it."""
     one = Led((1, 0))
     one.is_heard = False
     one.server.waiting = [Detached(files(), 0, {}, b"octets")]
@@ -378,7 +378,7 @@ async def test_an_end_of_the_supervisor(files):
 
 
 async def test_a_request_without_a_number(files):
-    """It comes from a supervisor of another version; it is taken as any other."""
+    """A request from a supervisor of another version is taken as any other."""
     one = Led()
     await one.get({"giver": 2, "until": time.monotonic() + 10, "to": 1}, [files(), file_of(b"octets")])
     assert len(one.server.taken) == 1

@@ -1,4 +1,4 @@
-"""Which worker gets a connection that another gives away: on processes that only have numbers."""
+"""The taker of a connection given away: on processes of numbers alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aserve.processes.transfers.placement import SILENT_NS, Placement
 
 @pytest.fixture
 def takers(new):
-    """Of the children that `new` makes."""
+    """Placement among the children made by `new`."""
     fleet = Fleet(None, 0)
     fleet.workers = new.children
     return Placement(new.children, fleet)
@@ -21,7 +21,7 @@ def takers(new):
 
 @pytest.fixture
 def three(new):
-    """Three workers that serve."""
+    """Three serving workers."""
     workers = [new(slot) for slot in (1, 2, 3)]
     for child in workers:
         new.children.admit(child)
@@ -29,7 +29,7 @@ def three(new):
 
 
 def test_a_worker_whose_loop_turns(new, takers, three):
-    """One that has been silent for two seconds gets no connection, however empty; without another there is none."""
+    """A worker silent for two seconds gets no connection, however empty; without another there is none."""
     giver, silent, well = three
     pages = {child: new.children.page(child) for child in (silent, well)}
     now = time.monotonic_ns()
@@ -42,7 +42,7 @@ def test_a_worker_whose_loop_turns(new, takers, three):
 
 @pytest.mark.parametrize("lack", [Field.STALLED_SECONDS, Field.SHORT_OF_DESCRIPTORS])
 def test_a_worker_that_others_come_before(new, takers, three, lack):
-    """One with requests that wait for stuck threads, or without descriptors to receive a connection, comes after others, however empty."""
+    """A worker with requests that wait for stuck threads, or without descriptors for a connection, comes after the rest, however empty."""
     giver, lacking, well = three
     new.children.page(lacking)[lack] = 1
     new.children.page(well)[Field.CONNECTIONS] = 100
@@ -50,14 +50,14 @@ def test_a_worker_that_others_come_before(new, takers, three, lack):
 
 
 def test_the_worker_that_a_connection_is_meant_for(new, takers, three):
-    """It gets the connection, however full; without it another does."""
+    """The meant worker gets the connection, however full; without it another does."""
     giver, meant, other = three
     new.children.page(meant)[Field.CONNECTIONS] = 100
     assert takers.emptiest(giver, meant.page) is meant and takers.emptiest(giver, giver.page) is other
 
 
 def test_what_a_worker_has_not_counted_yet(new, takers):
-    """What it was given counts until its page was written again."""
+    """Gifts count until the worker's page is written again."""
     child = new()
     child.given_count = 3
     new.children.page(child)[Field.TICK] = 1
@@ -69,7 +69,6 @@ def test_what_a_worker_has_not_counted_yet(new, takers):
 
 
 def test_one_that_drains(new, takers, three):
-    """It gets no connection."""
     giver, drains, third = three
     new.children.drain(drains, is_replaced=True)
     assert takers.emptiest(giver) is third

@@ -1,4 +1,4 @@
-"""A request in a file in memory, as two processes read and write it."""
+"""A request in a file in memory, written and read by two processes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from aserve.processes.transfers.request_file import (
 )
 
 
-def test_octets():
-    """The last ones that were written are there, and the first process that takes them has them, until it puts them back."""
+def test_octets_are_taken_by_one_process():
+    """The last written octets are there; the first process that takes them has them, until it puts them back."""
     file = RequestFile()
     file.write(b"x" * 100_000)
     file.write(b"the request")
     fd = file.detach()
     other = os.dup(fd)
-    file.close()  # it is not this one's any more
+    file.close()  # this one's no more
     for _ in range(2):
         assert take_request(fd) == look_at_request(other) == b"the request"
         assert take_request(other) == take_request(fd) == b""
@@ -34,7 +34,7 @@ def test_octets():
 
 
 def test_one_that_is_not_used():
-    """Nothing is open that nothing was written to; and what was written to is closed, if no request goes with it."""
+    """An unused file is not open; a used one is closed, if no request goes with it."""
     file = RequestFile()
     file.close()
     before = len(os.listdir("/dev/fd"))
@@ -77,7 +77,7 @@ def test_two_at_once(shared):
 
 
 def test_one_that_was_begun(shared):
-    """All processes see it, and none can take it any more."""
+    """All processes see a begun request, and none can take it any more."""
     assert take_request(shared) and not is_begun(shared)
     mark_begun(shared)
     put_request_back(shared)

@@ -1,4 +1,4 @@
-"""Requests on their way between workers that end, have no room, or do not answer: on processes that only have numbers."""
+"""Requests on their way between workers that end, have no room, or do not answer: on processes of numbers alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from aserve.processes.transfers.transfers import UNKNOWN, Transfers
 
 
 def test_one_that_arrives(moving):
-    """It goes to the worker that it is meant for, and nothing of it is left here once that has taken it."""
+    """A request goes to its meant worker, and nothing of it is left here once taken."""
     client = moving.give(moving.other)
     number = moving.number_at(moving.other)
     assert is_open(client)
@@ -33,7 +33,7 @@ def test_one_that_arrives(moving):
 
 
 def test_a_worker_that_is_killed_before(moving, caplog):
-    """Its requests go home, each once, and the log says so; those that it had taken are its own."""
+    """The worker's requests go home, each once, and the log says so; taken ones are its own."""
     caplog.set_level("INFO", "aserve")
     clients = [moving.give(moving.other) for _ in range(3)]
     numbers = moving.numbers_at(moving.other, 3)
@@ -60,7 +60,7 @@ def test_its_home_has_ended_too(moving):
 
 
 def test_the_server_ends(moving):
-    """No worker serves on: one that drains yet gets it, not one that hangs."""
+    """No worker serves on: a draining one gets it, not a hanging one."""
     moving.give(moving.other)
     moving.number_at(moving.other)
     moving.end(moving.home)
@@ -72,7 +72,7 @@ def test_the_server_ends(moving):
 
 
 def test_no_worker_is_left(moving, caplog):
-    """It waits for the successor, and is told of as lost if there is none until the server ends."""
+    """The request waits for the successor, and is told as lost if there is none until the server ends."""
     client = moving.give(moving.other)
     for child in (moving.home, moving.other, moving.third):
         moving.end(child)
@@ -88,7 +88,7 @@ def test_no_worker_is_left(moving, caplog):
 
 @pytest.mark.parametrize("how", ["silent", "gone", "full"])
 def test_a_worker_that_cannot_have_it(moving, monkeypatch, how):
-    """It goes home at once: its worker hangs or has ended, or as many as may be are kept."""
+    """The request goes home at once: its worker hangs or has ended, or the kept ones are at their limit."""
     if how == "silent":
         moving.silence(moving.other)
     elif how == "gone":
@@ -100,7 +100,7 @@ def test_a_worker_that_cannot_have_it(moving, monkeypatch, how):
 
 
 def test_one_that_is_not_kept(moving, monkeypatch):
-    """It is among the losses of the worker that is killed before it has taken it."""
+    """The request is among the losses of the worker killed before taking it."""
     monkeypatch.setattr(moves_module, "MAX_KEPT", 0)
     client = moving.give(moving.other)
     moving.number_at(moving.home)
@@ -109,7 +109,7 @@ def test_one_that_is_not_kept(moving, monkeypatch):
     assert moving.home.was_at == [(0.0, UNKNOWN)]
 
 
-def test_home_hangs(moving):
+def test_a_hanging_home_gets_nothing_back(moving):
     """A request does not go back there while another worker may take it."""
     moving.silence(moving.home)
     moving.silence(moving.other)
@@ -118,7 +118,7 @@ def test_home_hangs(moving):
 
 
 def test_one_that_comes_back(moving):
-    """It goes home, also where that drains; what was kept of it before is closed."""
+    """The request goes home, even into a drain; its earlier copy is closed."""
     client = moving.give(moving.other)
     number = moving.number_at(moving.other)
     moving.new.children.drain(moving.home, is_replaced=True)
@@ -130,7 +130,7 @@ def test_one_that_comes_back(moving):
 
 @pytest.mark.parametrize("is_home", [True, False])
 def test_one_that_goes_round(moving, is_home):
-    """Its home has ended, or cannot have it back either: it waits for the next second, and makes no second round before."""
+    """Its home has ended, or has no room either: it waits for the next second, and makes no second round before."""
     moving.give(moving.other)
     number = moving.number_at(moving.other)
     if not is_home:
@@ -144,7 +144,7 @@ def test_one_that_goes_round(moving, is_home):
 
 @pytest.mark.parametrize("has_read", [False, True])
 def test_a_worker_that_does_not_answer(moving, caplog, has_read):
-    """What it has not read is given to another, and is not there when it goes on; what it has read is its own."""
+    """Unread requests are given to another worker, and are not there when the silent one goes on; read ones are its own."""
     caplog.set_level("INFO", "aserve")
     client = moving.give(moving.other)
     ((_, fds),) = moving.got(moving.other)
@@ -169,7 +169,7 @@ def test_a_worker_that_does_not_answer(moving, caplog, has_read):
 
 @pytest.mark.parametrize("lack", ["room", "descriptors"])
 def test_one_that_cannot_be_taken_back(moving, monkeypatch, lack):
-    """Its message has not been sent yet, or there is no descriptor: it stays, until the worker goes on or ends."""
+    """The message has not been sent yet, or there is no descriptor: the request stays, until the worker goes on or ends."""
     if lack == "room":
         moving.fill(moving.other)
     moving.give(moving.other)
@@ -182,7 +182,7 @@ def test_one_that_cannot_be_taken_back(moving, monkeypatch, lack):
 
 
 def test_one_that_could_not_be_received(moving):
-    """The worker had no descriptor for it: it goes home, from what is kept here."""
+    """The worker had no descriptor for it: the request goes home, from the kept copy."""
     client = moving.give(moving.other)
     moving.say(moving.other, "missed", number=moving.number_at(moving.other))
     assert is_open(client) and moving.number_at(moving.home)
@@ -190,7 +190,7 @@ def test_one_that_could_not_be_received(moving):
 
 
 def test_one_that_is_not_kept_and_could_not_be_received(moving, monkeypatch):
-    """It is lost with its message, and nothing of it is left."""
+    """The request is lost with its message, and nothing of it is left."""
     monkeypatch.setattr(moves_module, "MAX_KEPT", 0)
     moving.give(moving.other)
     moving.say(moving.home, "missed", number=moving.number_at(moving.home))
@@ -198,7 +198,7 @@ def test_one_that_is_not_kept_and_could_not_be_received(moving, monkeypatch):
 
 
 def test_one_that_the_kernel_does_not_send(moving, monkeypatch):
-    """What was given up waits here until the kernel sends again, also what was to go home; one that is not kept is lost with its message."""
+    """A given-up request waits here until the kernel sends again, even one on its way home; an unkept one is lost with its message."""
 
     def refuse(*args):
         raise OSError(errno.ETOOMANYREFS, "Too many references")
@@ -221,7 +221,7 @@ def test_one_that_the_kernel_does_not_send(moving, monkeypatch):
 
 
 def test_one_that_is_given_up_while_another_is_sent(moving, monkeypatch):
-    """It is not kept, and lost with its message; the other goes on."""
+    """An unkept request is lost with its message; the other goes on."""
 
     def refuse(*args):
         raise OSError(errno.ETOOMANYREFS, "Too many references")
@@ -245,7 +245,7 @@ def test_one_that_is_given_up_while_another_is_sent(moving, monkeypatch):
 
 
 def test_over_an_upgrade_in_place(moving):
-    """Each request is kept by the next code; what was sent before it may still be taken, what was not sent goes out again."""
+    """Each request is kept by the next code; a sent one may still be taken, an unsent one goes out again."""
     sent = moving.give(moving.other)
     number = moving.number_at(moving.other)
     moving.fill(moving.other)
@@ -269,7 +269,7 @@ def test_in_a_forked_child(moving):
 
 
 def test_one_of_another_version(moving):
-    """It waits here, and goes to the worker with the fewest connections with the next second, whatever the page that it names."""
+    """The request waits here, and goes to the worker with the fewest connections with the next second, whatever page it names."""
     file = RequestFile()
     file.write(write_request(Exchange(VARS, 2)))
     message = {"listener": 0, "peer": {}, "giver": moving.other.page, "until": 1e9, "to": 0}
@@ -280,7 +280,7 @@ def test_one_of_another_version(moving):
 
 
 def test_one_that_comes_back_is_lost_on_its_way(moving):
-    """Its worker has read it, and this process had no descriptor for it: what is kept can be read again."""
+    """Its worker has read it, and this process had no descriptor for it: the kept copy can be read again."""
     client = moving.give(moving.other)
     ((order, fds),) = moving.got(moving.other)
     assert take_request(fds[1])
@@ -294,7 +294,7 @@ def test_one_that_comes_back_is_lost_on_its_way(moving):
 
 @pytest.mark.parametrize("event", ["end", "second", "exec"])
 def test_one_that_was_begun_without_a_word(moving, event):
-    """The worker's message waits for room, or it was killed before: no other begins the request again."""
+    """The worker's message waits for room, or the worker was killed before: no other begins the request again."""
     client = moving.give(moving.other)
     ((_, fds),) = moving.got(moving.other)
     mark_begun(fds[1])
@@ -314,7 +314,7 @@ def test_one_that_was_begun_without_a_word(moving, event):
 @pytest.mark.parametrize("word", ["taken", "missed", "request"])
 @pytest.mark.parametrize("is_unsent", [False, True])
 def test_the_number_of_another(moving, word, is_unsent):
-    """A worker speaks only of what it was sent: else descriptors were closed whose numbers a message has that waits."""
+    """A worker speaks only of requests sent to it: else descriptors were closed whose numbers a waiting message has."""
     if is_unsent:
         moving.fill(moving.other)
     client = moving.give(moving.other)
@@ -330,7 +330,7 @@ def test_the_number_of_another(moving, word, is_unsent):
 
 
 def test_a_successor_on_the_page_of_its_home(moving):
-    """It is not its home: the worker with the fewest connections gets the request."""
+    """A successor is not its home: the worker with the fewest connections gets the request."""
     moving.give(moving.other)
     number = moving.number_at(moving.other)
     page = moving.home.page
@@ -345,7 +345,7 @@ def test_a_successor_on_the_page_of_its_home(moving):
 
 
 def test_a_mute_worker(moving):
-    """It hears no order: what is on its way to it goes to another, and it gets nothing back."""
+    """A mute worker hears no order: a request on its way there goes to another, and none goes back."""
     moving.give(moving.other)
     moving.other.is_mute = moving.home.is_mute = True
     moving.moves.on_second()

@@ -1,4 +1,4 @@
-"""Connections at rest on their way between workers that end, have no room, or do not answer: on processes that only have numbers."""
+"""Connections at rest on their way between workers that end, have no room, or do not answer: on processes of numbers alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aserve.processes.transfers.transfers import Transfers
 
 
 def test_one_at_rest(moving):
-    """It goes to the other worker with the fewest, and nothing of it is left here once that has taken it."""
+    """A connection goes to the other worker with the fewest, and nothing of it is left here once taken."""
     client = moving.give_rest(moving.home)
     number, fd = moving.rest_at(moving.third)
     os.close(fd)
@@ -25,7 +25,7 @@ def test_one_at_rest(moving):
 
 
 def test_one_at_rest_on_its_way_to_a_worker_that_is_killed(moving, caplog):
-    """Another gets it, and the client notices nothing."""
+    """Another worker gets the connection, and the client notices nothing."""
     caplog.set_level("INFO", "aserve")
     client = moving.give_rest(moving.home)
     os.close(moving.rest_at(moving.third)[1])
@@ -37,7 +37,7 @@ def test_one_at_rest_on_its_way_to_a_worker_that_is_killed(moving, caplog):
 
 @pytest.mark.parametrize("event", ["end", "second"])
 def test_one_at_rest_that_was_taken_without_a_word(moving, event):
-    """A request of it may have been read: no other worker gets the connection."""
+    """A request on it may have been read: no other worker gets the connection."""
     client = moving.give_rest(moving.home)
     _, fd = moving.rest_at(moving.third)
     os.set_blocking(fd, False)
@@ -52,7 +52,7 @@ def test_one_at_rest_that_was_taken_without_a_word(moving, event):
 
 
 def test_one_at_rest_without_a_worker(moving):
-    """It waits for the next, also while that is in its pause before it starts."""
+    """The connection waits for the next worker, also during the pause before its start."""
     client = moving.give_rest(moving.home)
     os.close(moving.rest_at(moving.third)[1])
     for child in moving.workers:
@@ -68,7 +68,7 @@ def test_one_at_rest_without_a_worker(moving):
 
 @pytest.mark.parametrize("lack", [Field.TICKED_AT, Field.SHORT_OF_DESCRIPTORS])
 def test_one_at_rest_and_a_worker_that_cannot_have_it_yet(moving, lack):
-    """It waits until the worker's event loop turns again, or has descriptors."""
+    """The connection waits until the worker's event loop turns again, or has descriptors."""
     client = moving.give_rest(moving.home)
     os.close(moving.rest_at(moving.third)[1])
     page = moving.new.children.page(moving.home)
@@ -86,7 +86,7 @@ def test_one_at_rest_and_a_worker_that_cannot_have_it_yet(moving, lack):
 
 @pytest.mark.parametrize("event", ["the server ends", "time passes"])
 def test_one_at_rest_that_no_worker_will_take(moving, monkeypatch, caplog, event):
-    """It is closed: its client need not wait for nothing. The log says how many have waited for too long."""
+    """The connection is closed: its client need not wait in vain. The log tells the number of such waits."""
     client = moving.give_rest(moving.home)
     os.close(moving.rest_at(moving.third)[1])
     for child in moving.workers:
@@ -105,7 +105,7 @@ def test_one_at_rest_that_no_worker_will_take(moving, monkeypatch, caplog, event
 
 
 def test_one_at_rest_that_could_not_be_received(moving):
-    """The worker had no descriptor for it: another gets it, from what is kept here."""
+    """The worker had no descriptor for it: another gets the connection, from the kept copy."""
     client = moving.give_rest(moving.home)
     number, fd = moving.rest_at(moving.third)
     os.close(fd)
@@ -115,7 +115,7 @@ def test_one_at_rest_that_could_not_be_received(moving):
 
 
 def test_one_at_rest_that_comes_back(moving):
-    """It goes to another than the one that had no room, not to one that drains; what was kept of it before is closed."""
+    """The connection goes to another than the full worker, not to a draining one; its earlier copy is closed."""
     moving.new.children.drain(moving.home, is_replaced=True)
     before = moving.give_rest(moving.home)
     number, fd = moving.rest_at(moving.third)
@@ -127,7 +127,7 @@ def test_one_at_rest_that_comes_back(moving):
 
 @pytest.mark.parametrize("drains", [False, True])
 def test_one_at_rest_that_no_other_can_have(moving, drains):
-    """A giver that serves on gets it back; that of one that drains is closed."""
+    """A giver that serves on gets it back; a draining giver's is closed."""
     for child in (moving.other, moving.third):
         moving.end(child)
     if drains:
@@ -139,21 +139,19 @@ def test_one_at_rest_that_no_other_can_have(moving, drains):
 
 
 def test_many_at_rest(moving, monkeypatch):
-    """More than may be kept go as they are: they are the worker's alone, and no request is lost with it."""
+    """Connections beyond the limit of kept ones go unkept: they are the worker's alone, and no request is lost with it."""
     monkeypatch.setattr(moves_module, "MAX_KEPT", 0)
     client = moving.give_rest(moving.home)
     ((order, (fd,)),) = moving.got(moving.third)
     os.close(fd)
     assert not is_open(client) and moving.moves._by_number == {}
-    assert (
-        "number" not in order
-    )  # it answers nothing; and if it has no descriptor, its log says that the connection is closed
+    assert "number" not in order  # it answers nothing; and without a descriptor, its log tells the close
     moving.end(moving.third)
     assert moving.third.was_at == []
 
 
 def test_one_at_rest_over_an_upgrade_in_place(moving):
-    """The next code keeps it, and gives it to another where its worker is killed. What a worker does not answer for stays there."""
+    """The next code keeps it, and gives it to another where its worker is killed. An unanswered one stays there."""
     client = moving.give_rest(moving.home)
     os.close(moving.rest_at(moving.third)[1])
     states = json.loads(json.dumps(moving.moves.describe()))
@@ -168,7 +166,7 @@ def test_one_at_rest_over_an_upgrade_in_place(moving):
 
 
 def test_one_at_rest_of_another_version(moving):
-    """It goes to a worker that serves; without one the caller keeps it."""
+    """The connection goes to a serving worker; without one the caller keeps it."""
     client, connection = os.pipe()
     moving.clients.append(client)
     assert moving.moves.give({"listener": 0}, [connection])
@@ -179,7 +177,7 @@ def test_one_at_rest_of_another_version(moving):
 
 
 def test_many_at_a_stopped_worker(moving, monkeypatch):
-    """They stay there until it ends, and leave room for others: these are kept, too."""
+    """The connections stay there until the worker's end, and leave room for others: these are kept, too."""
     monkeypatch.setattr(moves_module, "MAX_KEPT", 8)
     for _ in range(8):
         moving.give_rest(moving.home, to=moving.other.page)

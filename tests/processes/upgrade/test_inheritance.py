@@ -1,4 +1,4 @@
-"""What is written before exec, and read afterwards; here in one process, on copies of the descriptors."""
+"""The state written before exec, and read afterwards; here in one process, on copies of the descriptors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PLAN = Plan(
 
 
 class Listening(Supervision):
-    """An extension that listens."""
+    """An extension with a listener."""
 
     def __init__(self, bound):
         self.bound = bound
@@ -51,7 +51,7 @@ class Listening(Supervision):
 
 
 class Before:
-    """A supervisor's part of it, with one worker that serves and one that drains."""
+    """A supervisor's part, with a serving and a draining worker."""
 
     def __init__(self, tmp_path):
         self.selector = selectors.DefaultSelector()
@@ -101,7 +101,7 @@ class Before:
 
 @pytest.fixture
 def before(system, tmp_path, monkeypatch):
-    """What there was."""
+    """The earlier state."""
     kept = inheritance.open_memory_file("kept")
     os.write(kept, b"kept")
     monkeypatch.setattr(inheritance, "KEPT", {"a file": kept})
@@ -117,7 +117,7 @@ def before(system, tmp_path, monkeypatch):
 
 
 def test_all_of_it(before, system, tmp_path):
-    """Listeners, settings, pages and workers are what they were."""
+    """Listeners, settings, pages and workers are the same."""
     fd = before.write()
     found = Inheritance.read(fd, Config)
     with pytest.raises(OSError, match="Bad file"):
@@ -161,7 +161,7 @@ def test_all_of_it(before, system, tmp_path):
 
 
 def test_whose_it_is(before):
-    """It has the settings with all their secrets: its user alone may open it, it has no name in any folder, and it ends with its one descriptor."""
+    """The file has the settings with all secrets: its user alone may open it, it has no name in any folder, and it ends with its one descriptor."""
     plan = Plan(Config(env=["PASSWORD=hunter2"]), "a:app")
     with hand_down(before.listeners, plan, 3, before.children, (), before.overview) as fd:
         status = os.fstat(fd)
@@ -169,26 +169,26 @@ def test_whose_it_is(before):
         assert (status.st_uid, stat.S_IMODE(status.st_mode), status.st_nlink) == (os.geteuid(), 0o600, 0)
         fds = {
             each for each in list_open() if os.path.exists(f"/proc/self/fd/{each}")
-        }  # without the one by which they were listed
+        }  # without the one of the listing
         assert [each for each in fds if os.path.samestat(os.fstat(each), status)] == [fd]
     with pytest.raises(OSError, match="Bad file"):  # exec has failed
         os.fstat(fd)
 
 
 @pytest.mark.parametrize("other", [{"form": 99}, {"settings": {"threads": "many"}}])
-def test_another_form(before, system, other):
-    """Then there are listeners, and workers to whom one may say one thing, once."""
+def test_another_form_gives_listeners_and_old_workers(before, system, other):
+    """Then there are listeners, and workers that can be told one thing, once."""
     found = Inheritance.read(before.write(**other), Config)
     assert len(found.listeners) == 2 and (found.plan, found.size, found.pages, found.children) == (None, None, None, ())
     assert len(found.old_workers) == 2 and found.counted is not None and found.kept == {}
     with pytest.raises(OSError, match="Bad file"):
         os.fstat(before.pages_fd)
-    system.workers_ends[before.children.having(State.READY)[0].pid].close()  # to whom nothing can be said
+    system.workers_ends[before.children.having(State.READY)[0].pid].close()  # nothing can be told to it
     for _ in range(2):
         found.old_workers.dismiss()
     (drains,) = before.children.having(State.DRAINING)
     received = [system.workers_ends[drains.pid].receive()[0] for _ in range(2)]
-    assert received == [{"do": "drain", "stopping": False}] * 2  # the first is that of before
+    assert received == [{"do": "drain", "stopping": False}] * 2  # the first is the old one's
     with pytest.raises(BlockingIOError):
         system.workers_ends[drains.pid].receive()
     assert [listener.address for listener in found.bound] == [each.address for each in before.extension.bound]
@@ -198,7 +198,7 @@ def test_another_form(before, system, other):
 
 
 def test_a_form_for_each_layout():
-    """Pages of before are read where the words are of now: a change of the table of what is counted is another form."""
+    """Old pages are read where the words are the same: a change of the table of counts is another form."""
     layout = "\n".join([str(FIRST_WORD), *map(repr, PLACES.items()), *KEYS])
     assert (FORM, hashlib.sha256(layout.encode()).hexdigest()[:16]) == (11, "292fbb5ec1381385"), (
         "raise FORM, and note the new layout here"
@@ -206,7 +206,7 @@ def test_a_form_for_each_layout():
 
 
 def test_settings_that_are_gone(before):
-    """A setting that this version does not have any more is left out."""
+    """A setting unknown to this version is left out."""
     found = Inheritance.read(before.write(settings={"threads": 5, "gone": 1}), Config)
     assert found.plan == Plan(Config(threads=5), "a:app")
     for each in (*found.listeners, *found.bound):
@@ -224,7 +224,7 @@ def test_sockets_never_block(monkeypatch):
 
 
 def test_a_listener_of_stats(tmp_path):
-    """Who connects there is told them by the new code, too."""
+    """A client there gets statistics from the new code, too."""
     (listener,) = open_listeners([parse_bind(f"unix:{tmp_path}/s")])
     described = inheritance._describe_listener(listener._replace(is_stats=True))
     inherited = inheritance._open_listener({**described, "fd": os.dup(described["fd"])})

@@ -1,4 +1,4 @@
-"""Workers of another version: what they pass to each other by way of the supervisor is theirs."""
+"""Workers of another version: messages between them through the supervisor are theirs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REQUEST = {"say": "request", "to": 1, "listener": 0, "peer": {}, "giver": 1, "un
 
 
 class Both:
-    """Two strangers with the pages 1 and 2, and a new worker that takes what it is given, if it may."""
+    """Two strangers with the pages 1 and 2, and a new worker that takes gifts, if allowed."""
 
     def __init__(self, moves=()):
         pairs = [Channel.pair() for _ in range(2)]
@@ -43,12 +43,12 @@ class Both:
         self.give(message, fds)
 
     def turn(self):
-        """Read what has come."""
+        """Read the new messages."""
         for key, _ in self.selector.select(0):
             key.data()
 
     def received(self, place, takes=True):
-        """Return the message that a worker gets, and the request in it, which it takes; None: none has come."""
+        """Return a worker's message, and its taken request; None: no message has come."""
         try:
             message, fds = self.workers[place - 1].receive()
         except BlockingIOError:
@@ -86,7 +86,7 @@ def connection():
 
 
 def request():
-    """Return descriptors of a connection and of a file that was read."""
+    """Return descriptors of a connection and of a read file."""
     file = RequestFile()
     file.write(b"octets")
     fds = [connection(), file.detach()]
@@ -108,7 +108,7 @@ def test_a_request_goes_back_to_where_it_waited(both):
 
 @pytest.mark.parametrize("back", [{"number": 7}, {"returns": 1}])
 def test_a_request_that_comes_back(both, back):
-    """It goes home in the next second, or to another where home has ended."""
+    """The request goes home in the next second, or to another where home has ended."""
     it = both().listen()
     for home in (1, 2):
         it.workers[1].send({**REQUEST, **back}, request())
@@ -135,7 +135,7 @@ def test_connections_at_rest(both):
 
 
 def test_what_was_on_its_way_at_the_exec(both):
-    """It goes home; what was sent to a worker that lives does so only where that ends before it has taken it."""
+    """The request goes home; one sent to a living worker does so only if that ends before taking it."""
     moves = [{"message": {**REQUEST, "giver": 2}, "fds": request(), "pid": pid} for pid in (0, 101, 101)]
     put_request_back(moves[1]["fds"][1])
     it = both(moves).listen()
@@ -151,7 +151,7 @@ def test_what_was_on_its_way_at_the_exec(both):
 
 @pytest.mark.parametrize("has_taken", [False, True])
 def test_a_worker_that_is_killed(both, has_taken):
-    """What it had not taken goes to another, or to a new worker; what it had is lost with it."""
+    """Untaken requests go to another, or to a new worker; taken ones are lost with it."""
     it = both().listen()
     it.workers[0].send(REQUEST, request())
     it.workers[0].send({"say": "idle"}, [connection()])
@@ -167,7 +167,7 @@ def test_a_worker_that_is_killed(both, has_taken):
 
 
 def test_one_that_comes_back_is_not_kept_twice(both):
-    """A connection that its worker gives once more is one; else two processes could get it."""
+    """A connection given once more by its worker is one; else two processes could get it."""
     it = both().listen()
     fd = connection()
     for _ in range(2):
@@ -178,7 +178,6 @@ def test_one_that_comes_back_is_not_kept_twice(both):
 
 
 def test_more_than_may_be_kept(both, monkeypatch):
-    """They go as they are."""
     monkeypatch.setattr(old_workers_module, "MAX_KEPT", 0)
     it = both().listen()
     it.workers[0].send(REQUEST, request())
@@ -187,7 +186,7 @@ def test_more_than_may_be_kept(both, monkeypatch):
 
 
 def test_the_last_one_ends(both):
-    """A connection at rest that it had not taken is closed, if no new worker can have it."""
+    """An untaken connection at rest is closed, if no new worker can have it."""
     it = both().listen()
     it.workers[0].send({"say": "idle"}, [connection()])
     it.turn()
@@ -197,8 +196,8 @@ def test_the_last_one_ends(both):
     assert it.old_workers._sent == [] and len(it.old_workers) == 0
 
 
-def test_without_strangers(both, caplog):
-    """A new worker gets the request; one that it cannot read is lost, and logged."""
+def test_without_strangers_a_new_worker_gets_requests(both, caplog):
+    """A new worker gets the request; an unreadable one is lost, and logged."""
     fds = [request(), request()]
     moves = [{"message": each, "fds": fd, "pid": 0} for each, fd in zip(({"new": 1}, REQUEST), fds)]
     it = both(moves)
@@ -213,8 +212,7 @@ def test_without_strangers(both, caplog):
         os.fstat(fds[0][0])
 
 
-def test_let_go(both):
-    """Nothing stays open."""
+def test_nothing_stays_open_when_let_go(both):
     fds = request()
     it = both([{"message": REQUEST, "fds": fds, "pid": 0}])
     it.old_workers.close()

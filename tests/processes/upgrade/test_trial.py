@@ -1,4 +1,4 @@
-"""What a process is to be that shows whether new code can serve."""
+"""A process that shows whether new code can serve."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def channel():
         end.close()
 
 
-def test_a_role(channel, monkeypatch, tmp_path):
-    """It listens once for each bind, in its protocol, where nobody else can connect; nothing of that stays."""
+def test_a_role_listens_out_of_reach(channel, monkeypatch, tmp_path):
+    """A trial listens once for each bind, in its protocol, out of reach; nothing of its listeners stays."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     plan = Plan(Config(workers=2, bind=["127.0.0.1:0", "uwsgi://unix:/no/such/folder/s"]), "a:app")
     role = trial_role(plan, channel)
@@ -41,12 +41,10 @@ def test_a_role(channel, monkeypatch, tmp_path):
 
 
 def test_nowhere_to_write(channel, monkeypatch):
-    """Then it has no listener."""
     monkeypatch.setattr(tempfile, "tempdir", "/no/such/folder")
     assert trial_role(Plan(Config(workers=1), None), channel).listeners == []
 
 
-def test_no_workers(channel):
-    """A command that is to be one process cannot be upgraded to that."""
+def test_a_trial_without_workers_is_refused(channel):
     with pytest.raises(ConfigError, match="do not ask for workers any more"):
         trial_role(Plan(Config(), None), channel)

@@ -1,4 +1,4 @@
-"""When new code is tried, and when it takes over: on processes that only have numbers; tests/e2e/test_upgrade.py has real ones."""
+"""When new code is tried, and when it takes over: on processes of numbers alone; tests/e2e/test_upgrade.py has real ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ USR2 = signal.SIGUSR2
 
 @pytest.fixture
 def execed(monkeypatch):
-    """The programs that were run: the variable and what it names; an OSError to raise in place of that."""
+    """The executed programs: the variable and its file; an OSError to raise in place of an exec."""
     programs, errors = [], []
 
     def execute(self, variable, fd):
@@ -52,7 +52,7 @@ def trial_of(one):
 
 
 def tried(one, **settings):
-    """Let new code show that it can serve, and end."""
+    """Let new code show its fitness, and end."""
     one.signal(USR2)
     one.turn()
     trial = trial_of(one)
@@ -61,8 +61,8 @@ def tried(one, **settings):
     return trial
 
 
-def test_new_code(supervised, execed, caplog):
-    """It is tried first, and then it is what this process runs, with all that is needed to go on."""
+def test_new_code_is_tried_then_runs(supervised, execed, caplog):
+    """New code is tried first, and then runs in this process, with all needed state."""
     one = supervised(2)
     workers = one.start()
     programs, _ = execed
@@ -86,8 +86,8 @@ def test_new_code(supervised, execed, caplog):
     assert len(programs) == 1
 
 
-def test_signals_wait(supervised, execed):
-    """While it becomes the new code none is heard; one that nobody has seen to yet comes again afterwards."""
+def test_signals_wait_for_the_new_code(supervised, execed):
+    """During the exec no signal is heard; an unseen one comes again afterwards."""
     one = supervised(1)
     one.start()
     heard = []
@@ -111,7 +111,7 @@ def test_signals_wait(supervised, execed):
 
 
 def test_after_a_reload(supervised, execed, caplog):
-    """A reload that is under way comes first, be it its first worker that starts or its last that leaves; the log says so."""
+    """A reload under way comes first, from its first starting worker to its last leaving one; the log says so."""
     one = supervised(1)
     (before,) = one.start()
     waits = "SIGUSR2: new code is tried after the reload that is under way"
@@ -138,7 +138,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("words", "end", "why"), BROKEN)
 def test_code_that_does_not_start(supervised, execed, caplog, words, end, why):
-    """It changes nothing, and the log says why; it may be tried again."""
+    """Such code changes nothing, and the log says why; a new try is possible."""
     one = supervised(2)
     workers = one.start()
     one.signal(USR2)
@@ -158,7 +158,7 @@ def test_code_that_does_not_start(supervised, execed, caplog, words, end, why):
 
 
 def test_code_that_hangs(supervised, execed, caplog):
-    """It is told of, has its time, and is ended."""
+    """Hanging code is told, has its time, and is ended."""
     one = supervised(1)
     one.start()
     one.signal(USR2)
@@ -174,7 +174,7 @@ def test_code_that_hangs(supervised, execed, caplog):
 
 @pytest.mark.parametrize("fails", ["the fork", "the trial", "exec"])
 def test_what_systemd_is_told(supervised, execed, monkeypatch, tmp_path, fails):
-    """RELOADING when the trial begins; READY not before it has failed, and with a status that says so."""
+    """RELOADING when the trial begins; READY not before its failure, and with a status that says so."""
     heard = Manager(tmp_path / "notify")
     monkeypatch.setenv("NOTIFY_SOCKET", heard.address)
     one = supervised(1)
@@ -199,7 +199,7 @@ def test_what_systemd_is_told(supervised, execed, monkeypatch, tmp_path, fails):
 
 
 def test_what_cannot_be_run(supervised, execed, caplog):
-    """If exec fails, this code goes on, with its signals and without descriptors that others inherit."""
+    """If exec fails, this code goes on, with its signals and without inheritable descriptors."""
     one = supervised(1)
     workers = one.start()
     execed[1].append(FileNotFoundError(2, "No such file or directory"))
@@ -224,7 +224,7 @@ def test_no_process_is_left(supervised, execed, caplog):
 
 
 def test_asked_for_early(supervised, execed):
-    """It waits for the first worker, and for a reload that is under way."""
+    """The upgrade waits for the first worker, and for a reload under way."""
     one = supervised(1)
     (first,) = one.turn()
     one.signal(USR2)
@@ -239,13 +239,13 @@ def test_asked_for_early(supervised, execed):
     one.say(successor, say="ready")
     one.turn()
     assert execed[0] == []
-    one.leave(first)  # who is replaced
+    one.leave(first)  # under replacement
     one.turn()
     assert len(execed[0]) == 1
 
 
 def test_asked_for_once_more(supervised, execed, caplog):
-    """A trial that fails is followed by another, if that was asked for meanwhile."""
+    """A failed trial is followed by another, if asked for meanwhile."""
     one = supervised(1)
     one.start()
     one.signal(USR2)
@@ -258,7 +258,7 @@ def test_asked_for_once_more(supervised, execed, caplog):
 
 
 def test_asked_for_once_more_after_it_has_shown_that_it_can(supervised, execed):
-    """What is there now may be other code: that is tried, too, before it takes over."""
+    """The present code may be another: it is tried, too, before it takes over."""
     one = supervised(1)
     one.start()
     one.signal(USR2)
@@ -276,7 +276,7 @@ def test_asked_for_once_more_after_it_has_shown_that_it_can(supervised, execed):
 
 @pytest.mark.parametrize("is_ready", [False, True])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
-def test_the_end(supervised, execed, caplog, number, is_ready):
+def test_the_end_ends_the_trial_too(supervised, execed, caplog, number, is_ready):
     """When all are to end, so is the trial; no new code takes over, and that is no failure."""
     one = supervised(1)
     (worker,) = one.start()
@@ -309,8 +309,8 @@ class Left(BaseException):
         (KeyboardInterrupt(), "KeyboardInterrupt"),
     ],
 )
-def test_the_child(supervised, execed, error, why):
-    """It has the channel, and the signals of before; if nothing can be run, it says so, and never comes back."""
+def test_the_child_has_channel_and_signals(supervised, execed, error, why):
+    """The child has the channel, and the old signals; if nothing can be run, it says so, and never comes back."""
     ours, theirs = Channel.pair()
     one = supervised(1)
     one.start()
@@ -356,7 +356,7 @@ def test_it_goes_on(supervised, caplog):
     (new,) = one.turn()
     first, second, _ = one.children
     assert (first.pid, second.pid, new.slot, new.generation) == (7001, 7002, 1, 6)
-    one.say(new, say="ready")  # which says that there are to be three workers now
+    one.say(new, say="ready")  # tells that there are to be three workers now
     assert (first.state, second.state) == (State.DRAINING, State.READY)
     one.start()
     one.leave(first, second)
@@ -367,7 +367,7 @@ def test_it_goes_on(supervised, caplog):
 
 
 def test_what_was_counted_of_jobs(supervised, monkeypatch):
-    """The memory of those that do jobs goes on being theirs."""
+    """The memory of job processes stays theirs."""
     monkeypatch.setattr(spoolers, "KEPT", {})
     before = spoolers.Pages()
     before.follow(["spooler"])
@@ -383,7 +383,7 @@ def test_what_was_counted_of_jobs(supervised, monkeypatch):
 
 
 def test_workers_of_another_form(supervised, caplog):
-    """They go when the new code's own serve."""
+    """Such workers go when the new code's own serve."""
     dismissed = []
     strangers = OldWorkers()
     strangers.dismiss = lambda: dismissed.append(True)

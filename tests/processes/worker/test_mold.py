@@ -1,4 +1,4 @@
-"""A process from which workers are forked: what it says, what it forks; tests/e2e/test_preload.py has it whole."""
+"""A process that forks workers: its words and its forks; tests/e2e/test_preload.py has it whole."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from aserve.processes.worker.opened import Opened
 
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch):
-    """Keep out what a process that is a mold sets for good; and let it have opened nothing, as this process has not by itself."""
+    """Keep out the lasting settings of a mold; and let it have opened nothing, as this process has not by itself."""
     monkeypatch.setattr(forked_module.faulthandler, "enable", lambda: None)
     monkeypatch.setattr(mold_module, "find_opened", lambda before: Opened([], [], []))
     monkeypatch.setattr(mold_module, "gc", types.SimpleNamespace(collect=gc.collect, freeze=lambda: None))
 
 
 class Led(Leading):
-    """A mold's surroundings: the supervisor's end of its channel, what it may fork."""
+    """A mold's surroundings: the supervisor's end of its channel, and its possible forks."""
 
     def __init__(self, **settings):
         super().__init__(workers=2, preload=True, **settings)
@@ -48,7 +48,7 @@ class Led(Leading):
         self.channel.send(message)
 
     def ask_for(self, slot):
-        """Tell it to fork a worker; the end of the channel to that one is the last of `ends`."""
+        """Tell the mold to fork a worker, whose end of the channel is the last of `ends`."""
         ours, theirs = Channel.pair()
         self.ends.append(ours)
         memory = open_memory_file("test")
@@ -71,7 +71,7 @@ lead = lead_by(Led)
 
 @pytest.fixture
 def at_word(monkeypatch):
-    """at_word(call): do this when a mold has said that it is ready, or waits again."""
+    """at_word(call): do this when a mold has told its readiness, or waits again."""
     calls = []
     waiting = mold_module.Mold._fork_at_word
 
@@ -84,8 +84,8 @@ def at_word(monkeypatch):
     return calls.append
 
 
-def test_ready(lead, at_word):
-    """It imports the app, says so, and ends when it is told."""
+def test_ready_is_told_after_the_import(lead, at_word):
+    """A mold imports the app, says so, and ends at the order."""
     led = lead()
     at_word(lambda: led.tell(do="drain", stopping=False))
     assert led.run() == 0 and led.heard() == [{"say": "ready"}]
@@ -93,7 +93,6 @@ def test_ready(lead, at_word):
 
 
 def test_the_supervisor_has_died(lead, at_word):
-    """Then it ends, too."""
     led = lead()
     at_word(led.channel.close)
     assert led.run() == 0
@@ -110,8 +109,7 @@ def test_an_app_that_cannot_be_loaded(lead):
     assert led.heard() == [{"say": "failed", "why": "no module 'a'", "traceback": "Traceback: here\n"}]
 
 
-def test_warm_up(lead, at_word):
-    """The app answers requests before it is ready."""
+def test_warm_up_comes_before_readiness(lead, at_word):
     seen = []
 
     def app(environ, start_response):
@@ -126,8 +124,8 @@ def test_warm_up(lead, at_word):
 
 
 @pytest.mark.parametrize("when", ["at import", "at import or --warm-up"])
-def test_unfit(lead, monkeypatch, when):
-    """It says what the app has opened, by name, and ends; at import, no request is tried."""
+def test_an_unfit_mold_names_its_resources(lead, monkeypatch, when):
+    """A mold tells the app's open resources by name, and ends; after a failed import, no request is tried."""
     found = [Opened([], [], [])] * ("warm" in when) + [Opened(["thread ticker", "a pipe (descriptor 9)"], [], [])]
     monkeypatch.setattr(mold_module, "find_opened", lambda before: found.pop(0))
     led = lead(warm_up=["/"])
@@ -136,7 +134,7 @@ def test_unfit(lead, monkeypatch, when):
 
 
 def test_what_is_shared(lead, at_word, monkeypatch, caplog):
-    """What it has opened and may keep is in the log."""
+    """Shared resources that may stay are in the log."""
     caplog.set_level("INFO", "aserve")
     monkeypatch.setattr(mold_module, "find_opened", lambda before: Opened([], ["/tmp/log"], ["python"]))
     led = lead()
@@ -146,8 +144,8 @@ def test_what_is_shared(lead, at_word, monkeypatch, caplog):
     assert "threads of libraries in C, at import: python; workers have those" in caplog.text
 
 
-def test_without_proc(lead, at_word, monkeypatch, caplog):
-    """It forks, and says what it could not see."""
+def test_without_proc_a_mold_tells_its_blind_spot(lead, at_word, monkeypatch, caplog):
+    """Without /proc a mold forks, and tells its blind spot."""
     monkeypatch.setattr(mold_module, "find_opened", lambda before: Opened([], [], None))
     led = lead()
     at_word(lambda: led.tell(do="drain", stopping=False))
@@ -155,8 +153,8 @@ def test_without_proc(lead, at_word, monkeypatch, caplog):
     assert "--preload: there is no /proc, so it is not known whether libraries in C" in caplog.text
 
 
-def test_a_worker(lead, at_word, monkeypatch):
-    """It is the process that two forks have made, with a channel, a page and a place of its own, and the mold's app."""
+def test_a_worker_comes_of_two_forks(lead, at_word, monkeypatch):
+    """A worker is the process of two forks, with its own channel, page and place, and the mold's app."""
     served = []
     monkeypatch.setattr(os, "fork", lambda: 0)
     monkeypatch.setattr(mold_module, "serve_as", lambda role, load: served.append((role, load())) or 7)
@@ -189,7 +187,7 @@ def brief(monkeypatch):
 
 @pytest.mark.usefixtures("brief")
 def test_it_forks_twice(lead, at_word, wait_until):
-    """Real ones: the workers say that they are there, and are nobody's children here."""
+    """Real workers tell their begin, and are nobody's children here."""
     led, children = lead(), pathlib.Path(f"/proc/self/task/{os.getpid()}/children")
     before = children.read_text()
     at_word(lambda: [led.ask_for(1), led.ask_for(2), led.tell(do="drain", stopping=False)])

@@ -1,4 +1,4 @@
-"""What an app has opened, by names; and what of it processes can share."""
+"""An app's open resources, by names; and the shareable ones."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it is /proc tha
 
 @pytest.fixture
 def find(monkeypatch):
-    """find() -> what was opened since the test began, without the threads of pytest and other tests."""
+    """find() -> resources opened since the test began, without the threads of pytest and other tests."""
     before = list_fds()
     strangers = set(threading.enumerate()) - {threading.current_thread()}
     known = [thread for thread in threading.enumerate() if thread not in strangers]
     enumerate_ = threading.enumerate
     monkeypatch.setattr(threading, "enumerate", lambda: [t for t in enumerate_() if t not in strangers] or known)
     frames = sys._current_frames
-    idents = set(frames()) - {threading.get_ident()}  # pytest-xdist has some that threading does not know
+    idents = set(frames()) - {threading.get_ident()}  # pytest-xdist has some unknown to threading
     monkeypatch.setattr(sys, "_current_frames", lambda: {i: f for i, f in frames().items() if i not in idents})
     tasks = set(os.listdir("/proc/self/task"))
     listdir = os.listdir
@@ -39,8 +39,8 @@ def find(monkeypatch):
     return lambda *args: find_opened(before, *args)
 
 
-def test_nothing(find):
-    """An app that has opened nothing, or closed what it has."""
+def test_nothing_opened_is_nothing_found(find):
+    """An app has opened nothing, or closed everything."""
     socket.socket().close()
     assert find() == Opened([], [], [])
 
@@ -48,7 +48,7 @@ def test_nothing(find):
 @pytest.mark.parametrize(
     ("kind", "host", "shown"), [(socket.AF_INET, "127.0.0.1", r"127\.0\.0\.1"), (socket.AF_INET6, "::1", r"\[::1\]")]
 )
-def test_connections(find, kind, host, shown):
+def test_connections_are_told_by_address(find, kind, host, shown):
     """A connection is told by the address of its other end."""
     with socket.socket(kind) as listener, socket.socket(kind) as client:
         try:
@@ -63,7 +63,7 @@ def test_connections(find, kind, host, shown):
     assert re.fullmatch(rf"a connection to {shown}:{port} \(descriptor \d+\)", second)
 
 
-def test_other_descriptors(find, tmp_path):
+def test_other_descriptors_are_told_by_kind(find, tmp_path):
     """Unix sockets, pipes and epoll sets are nobody else's; files, and datagrams, several processes may write."""
     reading, writing = os.pipe()
     pair = socket.socketpair()
@@ -108,20 +108,19 @@ def test_a_socket_that_nobody_knows(find, tmp_path):
         assert find(str(tmp_path)).unfit == [f"a socket (descriptor {one.fileno()})"]
 
 
-def test_another_kind(find, monkeypatch):
-    """What a kernel of tomorrow has is told as it says."""
+def test_another_kind_is_told_unchanged(find, monkeypatch):
     monkeypatch.setattr(opened_module, "list_fds", lambda: {77: "anon:x"})
     assert find().unfit == ["anon:x (descriptor 77)"]
 
 
 def test_a_number_that_is_used_again(tmp_path):
-    """What stands in another's place is found."""
+    """A new descriptor with an old number is found."""
     with socket.socket() as one:
         assert f"a socket (descriptor {one.fileno()})" in find_opened({one.fileno(): "/dev/null"}, str(tmp_path)).unfit
 
 
-def test_without_proc(find, monkeypatch, tmp_path):
-    """What fstat(2) knows is told all the same, without names; threads of libraries in C are not known."""
+def test_without_proc_fstat_tells_kinds(find, monkeypatch, tmp_path):
+    """Facts of fstat(2) are told all the same, without names; threads of libraries in C are unknown."""
     monkeypatch.setattr(opened_module, "FD_FOLDER", str(tmp_path))
     monkeypatch.setattr(opened_module, "TASK_FOLDER", str(tmp_path / "missing"))
     before = list_fds()
@@ -138,8 +137,8 @@ def test_without_proc(find, monkeypatch, tmp_path):
     assert found.threads_in_c is None
 
 
-def test_threads(find):
-    """By their names; one that only _thread knows, by where it is."""
+def test_threads_are_told_by_name(find):
+    """Threads are told by name; one known to _thread alone, by its place."""
     end, begun = threading.Event(), threading.Event()
 
     def wait():
@@ -164,7 +163,7 @@ def test_threads(find):
 
 
 def test_threads_in_c(find, monkeypatch):
-    """Those that no Python code runs in, by the kernel's name; one may have ended meanwhile."""
+    """Threads without Python code are told by the kernel's name; one may have ended meanwhile."""
     listdir = os.listdir
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         other.stdin.write(b"\n")

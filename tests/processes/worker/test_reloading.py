@@ -1,4 +1,4 @@
-"""When saved files are looked for, and what is said of them."""
+"""When saved files are looked for, and the told changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAYS = ["poll", "watchfiles"] if has_module("watchfiles") else ["poll"]
 
 
 class Watched:
-    """A folder that is looked at, and what is said of it."""
+    """A watched folder, and the told changes."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -42,8 +42,8 @@ async def watched(request, tmp_path, monkeypatch):
     await one.stop()
 
 
-async def test_a_change(watched):
-    """It is said once, with the file's name; so is the next."""
+async def test_a_change_is_told_once(watched):
+    """Each change is told once, with the file's name."""
     for number in (1, 2):
         (watched.folder / "a.html").write_text("more" * number)
         assert await asyncio.wait_for(watched.said.get(), 30) == "a.html has changed"
@@ -51,13 +51,12 @@ async def test_a_change(watched):
 
 
 async def test_a_new_file(watched):
-    """It counts."""
     (watched.folder / "b.html").write_text("")
     assert await asyncio.wait_for(watched.said.get(), 30) == "b.html has changed"
 
 
-async def test_several_files(watched, monkeypatch):
-    """What is saved together is one change, when all of it is there."""
+async def test_several_files_are_one_change(watched, monkeypatch):
+    """Files saved together are one change, when all are there."""
     monkeypatch.setattr(reloading, "SETTLE_SECONDS", 0.01)
     monkeypatch.setattr(reloading, "MAX_SETTLE_SECONDS", 60)
     rounds = iter([["a"], ["b", "a"], ["c"], []])
@@ -66,7 +65,7 @@ async def test_several_files(watched, monkeypatch):
 
 
 async def test_no_end_of_changes(tmp_path, monkeypatch):
-    """Files that are written all the time, as by a build, do not put the reload off for ever."""
+    """Files written all the time, as by a build, do not put the reload off for ever."""
     monkeypatch.setattr(reloading, "MAX_SETTLE_SECONDS", 0.02)
     monkeypatch.setattr(reloading, "SETTLE_SECONDS", 0.01)
     monkeypatch.setattr(reloading, "find_spec", lambda name: None)
@@ -77,7 +76,7 @@ async def test_no_end_of_changes(tmp_path, monkeypatch):
 
 
 async def test_a_save_during_an_import(watched):
-    """From the first change on, every file of the project counts: the import may fail for one that nobody has imported yet."""
+    """From the first change on, every file of the project counts: the import may fail for one not imported yet."""
     (watched.folder / "b.py").write_text("")
     watched.reloader._sources._folders = (str(watched.folder),)
     (watched.folder / "a.html").write_text("more")
@@ -86,8 +85,8 @@ async def test_a_save_during_an_import(watched):
     assert await asyncio.wait_for(watched.said.get(), 30) == "b.py has changed"
 
 
-async def test_all_files(watched):
-    """Code that does not start is looked at as a whole."""
+async def test_all_files_count_after_a_failure(watched):
+    """After a failed start all code is watched."""
     watched.reloader._sources._folders = (str(watched.folder),)
     watched.reloader.look_at_all()
     (watched.folder / "new.py").write_text("")
@@ -96,7 +95,7 @@ async def test_all_files(watched):
 
 @pytest.mark.skipif("watchfiles" not in WAYS, reason="watchfiles is not installed")
 async def test_more_is_imported(tmp_path, monkeypatch):
-    """The kernel is asked about folders that come later, too."""
+    """The kernel is asked about later folders, too."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(reloading, "AROUND_SECONDS", 0.05)
     one = Watched(tmp_path)
@@ -111,8 +110,7 @@ async def test_more_is_imported(tmp_path, monkeypatch):
     await one.stop()
 
 
-async def test_watchfiles_fails(tmp_path, monkeypatch, caplog):
-    """Then the files themselves are looked at, and the log says so."""
+async def test_a_failing_watchfiles_is_replaced_by_looks(tmp_path, monkeypatch, caplog):
     caplog.set_level(logging.WARNING, "aserve")
     monkeypatch.setattr(logging.getLogger("aserve"), "propagate", True)
     monkeypatch.setattr(reloading, "find_spec", lambda name: "here")

@@ -1,4 +1,4 @@
-"""Which files belong to a project, and which of them have changed."""
+"""A project's files, and its changed ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.long_on_pypy
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A folder with a module that is imported, and one that is installed."""
+    """A folder with an imported module, and an installed one."""
     monkeypatch.syspath_prepend(str(tmp_path))
     for name in ("own_source", "site-packages/installed_source"):
         path = tmp_path / f"{name}.py"
@@ -29,8 +29,8 @@ def project(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
-def test_modules(project):
-    """A module of the project has changed, once; what is installed does not count, nor what is elsewhere."""
+def test_modules_of_the_project_count_once(project):
+    """A module of the project has changed, once; installed or foreign ones do not count."""
     import_module("own_source", "installed_source")
     sources = Sources([], [str(project)])
     assert sources.find_changed() == [] and sources.folders() == {str(project)}
@@ -42,8 +42,8 @@ def test_modules(project):
     assert sources.find_changed() == [str(project / "own_source.py")]
 
 
-def test_imported_later(project):
-    """It counts from then on; if it was saved since the last look, it may have been imported before that."""
+def test_a_module_imported_later_counts(project):
+    """A later module counts from then on; if saved since the last look, it may have been imported before."""
     path = project / "later_source.py"
     path.write_text("")
     os.utime(path, (1, 1))
@@ -64,8 +64,8 @@ def import_module(*names):
         importlib.import_module(name)
 
 
-def test_extra_files(tmp_path):
-    """Folders are looked at with all that is below them, patterns with what they match: changes, new files, and those that go."""
+def test_extra_files_are_watched_by_pattern(tmp_path):
+    """Folders are looked at with all below, patterns with all matches: changes, new files, and removed ones."""
     templates = tmp_path / "templates"
     (templates / "sub").mkdir(parents=True)
     (templates / "sub/a.html").write_text("a")
@@ -83,7 +83,7 @@ def test_extra_files(tmp_path):
     assert sources.look_around() == [str(tmp_path / "b.toml")]
 
 
-def test_all_files(tmp_path):
+def test_all_files_count_while_imports_fail(tmp_path):
     """While code cannot be imported, each Python file of the project counts, new ones too."""
     (tmp_path / "a.py").write_text("")
     sources = Sources([], [str(tmp_path)])
@@ -99,7 +99,7 @@ def test_all_files(tmp_path):
 
 
 def test_no_change_is_forgotten(tmp_path):
-    """What was saved just before code could not be imported may be what mends it."""
+    """A save just before a failing import may be the mending one."""
     (tmp_path / "a.html").write_text("")
     sources = Sources([str(tmp_path / "a.html")], [str(tmp_path)])
     (tmp_path / "a.html").write_text("mended")
@@ -107,8 +107,8 @@ def test_no_change_is_forgotten(tmp_path):
     assert sources.find_changed() == [str(tmp_path / "a.html")]
 
 
-def test_files_below(tmp_path):
-    """What is hidden, or was made or installed by tools, is left out."""
+def test_files_below_leave_hidden_ones_out(tmp_path):
+    """Hidden files, and files made or installed by tools, are left out."""
     for name in ("a.py", "p/b.py", "p/.c.py", ".git/d.py", "__pycache__/e.py", "node_modules/f.py", "env/g.py"):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)

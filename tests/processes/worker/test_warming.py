@@ -1,4 +1,4 @@
-"""Requests that an app answers before it serves: as from a client, and whatever comes of them."""
+"""Requests that an app answers before it serves: as from a client, and with any outcome."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def warm_up(caplog):
         listener.close()
 
 
-def test_the_request(warm_up, caplog):
-    """A GET like any other, for localhost or the host that was given."""
+def test_the_request_is_an_ordinary_get(warm_up, caplog):
+    """The request is a GET like any other, for localhost or the given host."""
     seen = []
 
     def app(environ, start_response):
@@ -48,8 +48,8 @@ def test_the_request(warm_up, caplog):
     assert re.search(r"--warm-up /cart%20x\?\.\.\.: status 200, after \d+\.\d\d s\n", caplog.text)
 
 
-def test_the_response(warm_up, tmp_path, caplog):
-    """It is read to its end and closed, in whatever form it comes."""
+def test_the_response_is_read_and_closed(warm_up, tmp_path, caplog):
+    """The response is read to its end and closed, in whatever form."""
     done = []
     (tmp_path / "file").write_bytes(b"octets")
 
@@ -91,9 +91,7 @@ def test_the_response(warm_up, tmp_path, caplog):
         ("503 No", "/x", "the log has its reason"),
     ],
 )
-def test_a_refusal(warm_up, caplog, status, place, why):
-    """It is told, with what to do."""
-
+def test_a_refusal_is_told_with_advice(warm_up, caplog, status, place, why):
     def app(environ, start_response):
         start_response(status, [])
         return [b"no"]
@@ -106,7 +104,7 @@ def test_a_refusal(warm_up, caplog, status, place, why):
 @pytest.mark.parametrize("when", ["at once", "later"])
 @pytest.mark.provokes("raised ValueError")
 def test_an_app_that_raises(warm_up, caplog, when):
-    """Its traceback is in the log, as for any request; the next one follows."""
+    """The traceback is in the log, as for any request; the next one follows."""
 
     def app(environ, start_response):
         if when == "at once":
@@ -132,7 +130,7 @@ def listeners():
 
 
 def test_new_code_that_fails(listeners, caplog):
-    """5xx of code that nobody serves yet is a failure, which names the request without its query; what follows is not asked."""
+    """5xx of unserved code is a failure, which names the request without its query; no further request is asked."""
     seen = []
 
     def app(environ, start_response):
@@ -152,6 +150,6 @@ def test_new_code_that_fails(listeners, caplog):
 
 
 def test_nothing_to_warm_up(listeners):
-    """Without such requests, or without a listener, as in a trial without a folder of its own, the app is not called."""
+    """Without such requests, or without a listener, as in a trial without its own folder, the app is not called."""
     warming.warm_up(None, Config(workers=1), listeners, is_new=True)
     warming.warm_up(None, Config(workers=1, warm_up=["/"]), [], is_new=True)

@@ -1,4 +1,4 @@
-"""The child's side: what it says, and what it does at the supervisor's word."""
+"""The child's side: its words, and its acts at the supervisor's word."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LOOPS = ["asyncio", "uvloop"] if has_module("uvloop") else ["asyncio"]
 
 @pytest.fixture(autouse=True)
 def ended_in_time(monkeypatch):
-    """After how many seconds a worker would end this process; it would be the tests'."""
+    """The seconds until a worker would end this process: it would be the tests'."""
     found = []
     monkeypatch.setattr(worker_module, "end_in_time", found.append)
     return found
@@ -44,7 +44,7 @@ def ended_in_time(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch):
-    """Keep out what a process that is a worker sets for good."""
+    """Keep out the lasting settings of a worker."""
     monkeypatch.setattr(forked_module.faulthandler, "enable", lambda: None)
 
 
@@ -82,7 +82,7 @@ class Led(Leading):
         return status
 
     def wait_now(self, said):
-        """Return the first message that says this, with its descriptors; it has been sent."""
+        """Return the first message with this word, with its descriptors; it has been sent."""
         while True:
             message, fds = self.channel.receive()
             if message["say"] == said:
@@ -116,7 +116,7 @@ def test_an_app_that_cannot_be_loaded(lead):
     assert led.heard() == [{"say": "failed", "why": "no module 'a'", "traceback": "Traceback: here\n"}]
 
 
-def test_warm_up(lead, caplog):
+def test_a_failed_warm_up_serves_no_code(lead, caplog):
     """New code that answers --warm-up with 5xx is not served: the supervisor is told before anything is ready."""
     led = lead(warm_up=["/"])
     led.role = led.role._replace(is_new=True)
@@ -131,7 +131,7 @@ def test_warm_up(lead, caplog):
 
 
 def test_warm_up_before_it_is_ready(lead, wait_until):
-    """What the app answers to --warm-up comes before the first client, and before the word."""
+    """Answers to --warm-up come before the first client, and before the word."""
     seen = []
 
     def app(environ, start_response):
@@ -149,8 +149,8 @@ def test_warm_up_before_it_is_ready(lead, wait_until):
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_serving(lead, wait_until, loop, monkeypatch):
-    """It says that it is ready when it serves, writes its page, and drains when it is told to."""
+def test_serving_is_told_and_drained(lead, wait_until, loop, monkeypatch):
+    """A worker tells its readiness when it serves, writes its page, and drains at the order."""
     monkeypatch.setattr(worker_module, "is_short_of_descriptors", lambda: True)
     led = lead(loop=loop)
 
@@ -166,15 +166,15 @@ def test_serving(lead, wait_until, loop, monkeypatch):
     assert led.run(lambda: hello, supervise) == 0
 
 
-def test_a_trial(lead, wait_until):
-    """It serves without a place among others: nobody can reach it."""
+def test_a_trial_serves_out_of_reach(lead, wait_until):
+    """A trial serves without a place among others, out of reach."""
     led = lead()
     led.role = led.role._replace(pages=None, load_board=None)
     assert led.run(lambda: hello, lambda: (led.wait_for("ready", wait_until), led.channel.send(DRAIN))) == 0
 
 
 def test_a_fault_instead_of_the_app(lead, wait_until):
-    """The app that cannot start is not imported again; a browser sees why."""
+    """A failing app is not imported again; a browser sees why."""
     led = lead(workers=1, reload=True)
     led.role = led.role._replace(fault=Fault("no module 'a'", ""))
 
@@ -190,7 +190,7 @@ def test_a_fault_instead_of_the_app(lead, wait_until):
 
 
 def test_told_to_end_before_it_serves(lead, monkeypatch):
-    """It accepts nobody, and says nothing."""
+    """Such a worker accepts no client, and says nothing."""
     led = lead()
     new_loop = running_module.new_loop
     monkeypatch.setattr(running_module, "new_loop", lambda kind: (led.channel.send(DRAIN), new_loop(kind))[1])
@@ -223,7 +223,7 @@ def test_what_was_not_finished(lead, wait_until, tmp_path):
 
 
 def test_a_server_that_cannot_start(lead, tmp_path):
-    """What only the server finds is told, too."""
+    """A fault found by the server alone is told, too."""
     led = lead(access_log=str(tmp_path / "no" / "log"))
     assert led.run(lambda: hello) == 1
     (said,) = led.heard()
@@ -231,7 +231,7 @@ def test_a_server_that_cannot_start(lead, tmp_path):
 
 
 def test_without_a_supervisor(lead, wait_until, caplog, ended_in_time):
-    """A worker whose supervisor has died drains, and ends; or it is ended, five seconds after it should have."""
+    """A worker with a dead supervisor drains, and ends; or it is ended, five seconds later than due."""
     led = lead(drain_seconds=3, drain_delay_seconds=1)
 
     def supervise():
@@ -243,8 +243,8 @@ def test_without_a_supervisor(lead, wait_until, caplog, ended_in_time):
     assert ended_in_time == [9.0]
 
 
-def test_signals(lead, wait_until, caplog):
-    """SIGTERM asks for a successor; what is for the supervisor does nothing; the app's own handlers run."""
+def test_signals_of_the_supervisor_do_nothing(lead, wait_until, caplog):
+    """SIGTERM asks for a successor; the supervisor's signals do nothing; the app's own handlers run."""
     caplog.set_level(logging.INFO, "aserve")
     led, calls = lead(), []
 
@@ -256,20 +256,21 @@ def test_signals(lead, wait_until, caplog):
     def supervise():
         led.wait_for("ready", wait_until)
         for number in (*LEFT_TO_SUPERVISOR, signal.SIGUSR1):
-            # In this thread, which returns before the next: the kernel stacks the frames of signals that come together, and faulthandler's stack in the main thread is small.
+            # In this thread, which returns before the next: the kernel stacks the frames of signals that come together, and faulthandler's stack in
+            # the main thread is small.
             signal.raise_signal(number)
         wait_until(lambda: sorted(calls) == sorted([signal.SIGUSR1, signal.SIGUSR2]))
         os.kill(os.getpid(), signal.SIGTERM)
         assert led.wait_for("failing", wait_until) == {"say": "failing", "why": "it was sent SIGTERM"}
         led.channel.send({"do": "drain", "stopping": False})
-        led.channel.send(DRAIN)  # it has been told already
+        led.channel.send(DRAIN)  # told already
 
     assert led.run(load, supervise) == 0
     assert caplog.text.count("the app's own handler") == 2
 
 
 def test_stacks_are_told(lead, wait_until):
-    """At the supervisor's word, with the number that it gives."""
+    """Stacks are told at the supervisor's word, with its number."""
     led = lead()
 
     def supervise():
@@ -283,7 +284,7 @@ def test_stacks_are_told(lead, wait_until):
 
 
 def test_what_the_app_counts(lead, wait_until, monkeypatch):
-    """It is read at the supervisor's word, and comes in a file; nothing, if it is too large for memory or there is none."""
+    """The app's counts are read at the supervisor's word, and come in a file; nothing, if too large for memory or absent."""
     monkeypatch.setattr(app_metrics, "read_app_metrics", lambda: b"a 1\n")
     monkeypatch.setitem(
         sys.modules, "prometheus_client", types.ModuleType("prometheus_client")
@@ -349,7 +350,7 @@ async def run_until_ready(led):
 
 
 async def test_threads_that_are_stuck(lead):
-    """A server that fails goes on, and a successor is asked for."""
+    """A failing server goes on, and a successor is asked for."""
     led = lead()
     worker, running = await run_until_ready(led)
     worker._server._threads.failing.begin("3 threads are stuck")
@@ -362,7 +363,7 @@ async def test_threads_that_are_stuck(lead):
 
 
 async def test_a_supervisor_that_does_not_read(lead):
-    """What it has no room for is sent when there is some."""
+    """Words without room are sent later."""
     led = lead()
     worker, running = await run_until_ready(led)
     count = 0
@@ -380,8 +381,8 @@ async def test_a_supervisor_that_does_not_read(lead):
     assert await running == 0
 
 
-async def test_last_words(lead):
-    """It ends when the supervisor has had room for them, and not before."""
+async def test_last_words_wait_for_room(lead):
+    """The worker ends when the supervisor has had room for the last words, and not before."""
     led = lead()
     worker = Worker(led.role, hello, asyncio.get_running_loop())
     while not led.role.channel.has_unsent:
@@ -396,7 +397,7 @@ async def test_last_words(lead):
 
 
 async def test_connections_that_idle(lead):
-    """They are given to the supervisor when it says so, as many as it says; and taken from it."""
+    """Idle connections are given to the supervisor at its word, as many as it says; and taken from it."""
     led = lead()
     _, running = await run_until_ready(led)
     streams = [await get(led.address, keep_alive=True) for _ in range(3)]
@@ -439,7 +440,7 @@ async def test_a_supervisor_that_dies_as_it_drains(lead):
     led = lead()
     _, running = await run_until_ready(led)
     _, reader, writer = await get(led.address, keep_alive=True)
-    led.heard()  # an end that is closed with something unread takes back what it has sent
+    led.heard()  # an end closed with unread words takes back its own
     led.channel.send({"do": "drain", "stopping": False})
     led.channel.close()
     while led.role.channel.is_heard and not running.done():
@@ -452,7 +453,7 @@ async def test_a_supervisor_that_dies_as_it_drains(lead):
 
 
 async def test_a_connection_that_cannot_be_taken(lead):
-    """It is closed when others could not either: nobody else would."""
+    """A connection is closed when others could not take it either: nobody else would close it."""
     led = lead()
     _, running = await run_until_ready(led)
     one, other = socket.socketpair()

@@ -1,4 +1,4 @@
-"""A worker with --reload: it says when files change, and shows why new code does not start."""
+"""A worker with --reload: it tells changed files, and shows why new code does not start."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Reloading(Leading):
         self.role = Role(slot, 1, plan, self.theirs, self.listeners, self.page, pages, fault=fault)
 
     async def start(self, app=hello):
-        """Serve until it is ready."""
+        """Serve until ready."""
         worker = Worker(self.role, not_loaded if self.role.fault else app, asyncio.get_running_loop())
         self.running = asyncio.ensure_future(worker.run())
         await self.wait_for("ready")
@@ -62,7 +62,6 @@ def _in_a_folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("spec", [None, "a:app"])
 async def test_a_file_changes(lead, tmp_path, spec):
-    """It says so."""
     led = lead(spec=spec)
     await led.start()
     (tmp_path / EXTRA).write_text("more")
@@ -71,7 +70,7 @@ async def test_a_file_changes(lead, tmp_path, spec):
 
 
 async def test_one_worker_looks(lead, tmp_path):
-    """The others have the same code, and would all say the same."""
+    """The rest have the same code, and would all say the same."""
     led = lead(slot=2)
     await led.start()
     assert not any("reload" in task.get_coro().__qualname__.lower() for task in asyncio.all_tasks())
@@ -82,7 +81,7 @@ async def test_one_worker_looks(lead, tmp_path):
 
 
 async def test_a_fault_is_shown(lead, tmp_path):
-    """A browser sees it; from now on each Python file of the project counts."""
+    """A browser sees the fault; from now on each Python file of the project counts."""
     led = lead()
     await led.start()
     led.channel.send({"do": "show fault", "why": "no module 'a'", "traceback": "Traceback: here"})
@@ -103,7 +102,7 @@ async def ask_for_html(address):
 
 
 async def test_in_place_of_an_app(lead, tmp_path):
-    """Where nothing can be served, the fault is; and a file that was missing counts."""
+    """Where nothing can be served, the fault is; and a missing file counts."""
     led = lead(fault=FAULT)
     await led.start()
     assert (await get(led.address)).startswith(b"HTTP/1.1 500 ")
@@ -113,8 +112,7 @@ async def test_in_place_of_an_app(lead, tmp_path):
     assert led.page[Field.TICK] > 0
 
 
-async def test_mounts(lead):
-    """Apps below paths are served, as without --reload."""
+async def test_mounts_are_served_with_reload(lead):
     led = lead(mount="/a=b:c")
     await led.start(Mounts([("/a", hello)], nothing_here))
     assert (await get(led.address, "/a")).endswith(b"hello")
