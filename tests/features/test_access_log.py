@@ -1,4 +1,4 @@
-"""The extension of the access log: when its lines are written, and what it wants to know."""
+"""The extension of the access log: the time of its writes, and its needs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def start(tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
 def test_a_log_of_roots(tmp_path, caplog):
-    """Before root is given up, the user gets the files; --check, as that user, has no warning of them."""
+    """Before root is given up, the user gets the files; --check, as that user, has no warning about them."""
     logs = [str(tmp_path / name) for name in ("log", "copy")]
     config = Config(user="nobody", access_log=logs[0], access_log_copy=(logs[1], "-"))
     AccessLogging(config).on_life(Life.STARTS, LifeContext(None))
@@ -40,7 +40,7 @@ def test_a_log_of_roots(tmp_path, caplog):
 
 
 def test_a_check_of_a_log(tmp_path, caplog, monkeypatch):
-    """A file that a start by root gives to the user has no warning; any other that this user may not write has one."""
+    """A file that a start by root gives to the user has no warning; any other unwritable one has."""
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     for name, is_given in (("given", True), ("other", False)):
         monkeypatch.setattr(log_module, "can_give", lambda path, is_given=is_given: is_given)
@@ -48,8 +48,8 @@ def test_a_check_of_a_log(tmp_path, caplog, monkeypatch):
     assert [record.getMessage().split("'")[1] for record in caplog.records] == [str(tmp_path / "other")]
 
 
-def test_each_second(start, tmp_path):
-    """It is written once a second, and goes on in a new file when it is told to."""
+def test_each_second_lines_are_written(start, tmp_path):
+    """The log is written once a second, and goes on in a new file at the order."""
     extensions, ends = start()
     assert AccessLogging.is_on(Config(access_log="-")) and not AccessLogging.is_on(Config())
     ends.write_refused(types.SimpleNamespace(remote_addr="10.0.0.1"), None, RequestRefused(400, "why"))
@@ -61,8 +61,7 @@ def test_each_second(start, tmp_path):
     extensions.stop()
 
 
-def test_the_end(start, tmp_path):
-    """What waits is written then."""
+def test_the_end_writes_waiting_lines(start, tmp_path):
     extensions, ends = start()
     ends.write(new_exchange())
     assert extensions.ask("access_log_lines_lost") == 0 and ends.parts[-1] is not None
@@ -80,14 +79,13 @@ def test_the_end(start, tmp_path):
     ],
 )
 def test_what_it_wants(start, line_format, wants):
-    """Only what its format shows is looked up for it, and for each start anew."""
+    """Only values of its format are looked up, and anew for each start."""
     extensions, ends = start(access_log_format=line_format)
     assert (extensions.wants_times, extensions.wants_ids, ends.parts[5]) == wants
     extensions.stop()
 
 
 def test_the_number_of_the_process(start, tmp_path):
-    """A format may show it."""
     extensions, ends = start(access_log_format="process %(worker)")
     ends.write(new_exchange())
     extensions.stop()
@@ -102,7 +100,7 @@ def test_a_file_that_cannot_be(tmp_path):
 
 
 def test_a_worker_that_died(tmp_path):
-    """Its supervisor writes the lines of what it was at, by what it has imported at its own beginning."""
+    """The supervisor writes the lines of a dead worker's requests, with modules imported at its own beginning."""
     log = AccessLogging(Config(access_log=str(tmp_path / "log"), access_log_format="%(path) %(worker) %(end)"))
     for event in Life:
         log.on_life(event, LifeContext(None, lost=Lost(7, 4711, [(2.0, "GET /a")]) if event is Life.DIED else None))
@@ -110,7 +108,7 @@ def test_a_worker_that_died(tmp_path):
 
 
 def test_check_of_a_file(tmp_path, caplog):
-    """--check names a file that a start by this user could not write to, and no other."""
+    """--check names a file unwritable for a start by this user, and no other."""
     for name, lines in (("log", 0), ("no/log", 1)):
         caplog.clear()
         AccessLogging(Config(access_log=str(tmp_path / name))).on_life(Life.CHECKS, LifeContext(None))

@@ -1,4 +1,4 @@
-"""Fields of every response: how they are spelled, and that each response has them."""
+"""Fields of every response: their spelling, and their presence."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ HSTS = "Strict-Transport-Security: max-age=31536000; includeSubDomains"
         ("Content-Security-Policy: default-src 'self'", ("Content-Security-Policy", "default-src 'self'")),
     ],
 )
-def test_fields(text, field):
-    """The first colon ends the name."""
+def test_fields_end_their_name_at_a_colon(text, field):
     assert parse_field(text) == field
     assert Config(add_field=[text]).add_field == (": ".join(field),)
 
@@ -50,18 +49,16 @@ def test_what_each_response_has_of_its_own(name):
     assert "differs from response to response" in error_of(Config, add_field=f"{name}: 1")
 
 
-def test_server():
-    """The message says where that field is to be given."""
+def test_the_server_field_has_its_own_setting():
     assert "Server is server-name's" in error_of(Config, add_field="Server: mine")
 
 
-def test_a_variable():
-    """It has one to a line, as a value may have commas."""
+def test_a_variable_has_a_field_a_line():
+    """A variable has one to a line, as a value may have commas."""
     config = Config.from_sources({}, {"ASERVE_ADD_FIELD": "X-A: 1, 2\nX-B: 3"}, {})
     assert AddedFields(config).fields(False) == (("X-A", "1, 2"), ("X-B", "3"))
     assert AddedFields.is_on(config) and not AddedFields.is_on(Config())
 
 
-def test_defaults():
-    """Without it nothing of it is done."""
+def test_defaults_add_no_field():
     assert defaults_of(AddedFieldSettings) == {"add_field": ()}

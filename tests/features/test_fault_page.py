@@ -1,4 +1,4 @@
-"""The pages that stand in for code that cannot be imported, and for a response that the app did not give."""
+"""Pages for code that cannot be imported, and for a response that the app did not give."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BROWSER = {"HTTP_ACCEPT": "text/html,application/xhtml+xml,*/*;q=0.8", "HTTP_HOS
 
 @pytest.fixture(autouse=True)
 def peers_of_this_user(monkeypatch):
-    """Let a client that has no connection be a program of this user."""
+    """Let a client without a connection be a program of this user."""
     monkeypatch.setattr(fault_page, "is_ours", lambda environ: "REMOTE_ADDR" not in environ or is_ours(environ))
 
 
@@ -33,14 +33,14 @@ def page(app=apps.hello, fault=FAULT, **settings):
 
 
 def test_without_a_fault():
-    """The app answers; the log names it."""
+    """The app answers; the log names the fault."""
     outer = page(fault=None)
     assert call(outer, **BROWSER).status == "200 OK"
     assert (outer.__module__, outer.__qualname__) == (apps.__name__, "hello")
 
 
 def test_a_browser_sees_it():
-    """Who asks for HTML gets the page, with nothing of it taken for markup; it is not kept."""
+    """A client that asks for HTML gets the page, without markup of its words; it is not kept."""
     answer = call(page(), **BROWSER)
     text = answer.body.decode()
     assert answer.status == "500 Internal Server Error"
@@ -54,8 +54,8 @@ def test_everything_else_is_the_apps():
     assert call(page(), HTTP_ACCEPT="*/*", HTTP_HOST="localhost").status == "200 OK"
 
 
-def test_nothing_before():
-    """Where there is no app, everybody is told, in HTML or in text."""
+def test_nothing_before_tells_everybody():
+    """Without an app, everybody is told, in HTML or in text."""
     text = call(page(None), **BROWSER).body.decode()
     assert "Nothing has been served yet" in text
     answer = call(page(None), HTTP_HOST="127.0.0.1:8000")
@@ -87,7 +87,7 @@ def test_nothing_before():
     ],
 )
 def test_who_may_see_it(settings, host, is_shown):
-    """By default only who is on this machine, and calls it by a name of loopback: others see the app, or that there is none."""
+    """By default only clients on this machine, by a name of loopback: others see the app, or that there is none."""
     browser = {**BROWSER, "HTTP_HOST": host}
     assert (call(page(**settings), **browser).status != "200 OK") == is_shown
     text = call(page(None, **settings), **browser).body
@@ -100,7 +100,7 @@ def test_who_may_see_it(settings, host, is_shown):
     [{IS_FORWARDED: "yes"}, {"SERVER_PROTOCOL": "HTTP/1.0"}, {"REMOTE_ADDR": "127.0.0.1", "REMOTE_PORT": "1", "SERVER_PORT": "1"}],
 )  # fmt: skip
 def test_what_a_local_front_server_forwards(sign):
-    """Its clients may be anywhere, whatever Host it sends: they see the app, or that there is none; only --reload-page on shows all."""
+    """Its clients may be anywhere, whatever its Host: they see the app, or that there is none; only --reload-page on shows all."""
     assert call(page(), **BROWSER, **sign).status == "200 OK"
     text = call(page(None), **BROWSER, **sign).body
     assert text == b"The app does not start; its server's terminal says why.\n"
@@ -108,7 +108,6 @@ def test_what_a_local_front_server_forwards(sign):
 
 
 def test_the_mark_is_not_the_apps():
-    """It is the page's alone."""
     seen = {}
 
     def app(environ, start_response):
@@ -120,8 +119,8 @@ def test_the_mark_is_not_the_apps():
 
 
 @pytest.mark.parametrize("trusted", [{}, {"trusted_proxies": "127.0.0.1"}], ids=["nobody trusted", "a proxy trusted"])
-def test_forwarded_requests(start_server, raw_client, trusted):
-    """The fields are removed before the app; that they came is known all the same."""
+def test_forwarded_requests_are_marked(start_server, raw_client, trusted):
+    """The fields are removed before the app; their arrival is known all the same."""
     settings = {"bind": "127.0.0.1:0", "reload": True, "workers": 1, **trusted}
     client = raw_client(start_server(FaultPage(None, Config(**settings), FAULT), **settings))
     ask = "GET / HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\n"
@@ -147,7 +146,7 @@ def test_forwarded_requests(start_server, raw_client, trusted):
     ],
 )
 def test_whose_process_the_peer_is(monkeypatch, family, host, address):
-    """The kernel tells the user of a connection's other end; an end that is unknown is nobody's."""
+    """The kernel tells the user of a connection's other end; an unknown end is nobody's."""
     own_family = socket.AF_INET6 if address == "::1" else socket.AF_INET
     with socket.create_server((address, 0), family=own_family) as server:
         port = server.getsockname()[1]
@@ -164,7 +163,9 @@ def test_whose_process_the_peer_is(monkeypatch, family, host, address):
 @pytest.mark.parametrize("call", [apps.raises, apps.raises_started, apps.raises_lazily])
 @pytest.mark.also_inline
 def test_an_exception_in_a_request(start_server, raw_client, call):
-    """Its traceback is the response: a page, or text for a client that asks for no page; who may not see it gets a line; the connection goes on."""
+    """The traceback is the response: a page, or text for a client that asks for no page; a client without the right gets a line; the connection goes
+    on.
+    """
     client = raw_client(start_server(call, bind="127.0.0.1:0", reload=True, workers=1))
     for host, accept, kind, part in (
         ("localhost", "text/html", "text/html; charset=utf-8", b"<h1>The app has raised an exception</h1>"),
@@ -181,12 +182,11 @@ def test_an_exception_in_a_request(start_server, raw_client, call):
     "text", ["localhost.example", "", ":8000", "10.0.0.1", "[fe80::1]", "[", "localhost.example:1"]
 )
 def test_no_names_of_loopback(text):
-    """What only looks like one is none."""
     assert not is_loopback_name(text)
 
 
-def test_the_extension():
-    """It is there with --reload, and shows a fault from when it is told of it; code that never could be imported has no app behind it."""
+def test_the_extension_shows_a_told_fault():
+    """With --reload the extension shows a told fault; code that never could be imported has no app behind it."""
     extension = FaultPages(Config(workers=1, reload=True))
     outer = extension.wrap_app(apps.hello)
     assert call(outer, **BROWSER).status == "200 OK"
@@ -198,12 +198,10 @@ def test_the_extension():
     assert FaultPages.is_on(Config(reload=True, workers=1)) and not FaultPages.is_on(Config())
 
 
-def test_no_app():
-    """What stands for an app that could not be imported is called by nothing."""
+def test_no_app_is_never_called():
     with pytest.raises(AssertionError, match="could not be imported"):
         not_loaded({}, None)
 
 
-def test_defaults():
-    """By default it is for this machine."""
+def test_defaults_show_pages_to_this_machine():
     assert defaults_of(FaultPageSettings) == {"reload_page": "auto"}

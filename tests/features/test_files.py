@@ -1,4 +1,4 @@
-"""Which of the two is on, by the settings, and in what order they meet a request."""
+"""Which steps are on, by the settings, and their order."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from aserve.features.files.x_sendfile import XSendfile
 
 
 def test_nothing_is_in_front_of_an_app():
-    """What nobody has asked for costs no request a step."""
+    """Unasked features cost no request a step."""
     assert extensions_of(Config()).wrap_app(apps.hello) is apps.hello
 
 
-def test_the_order(tmp_path):
-    """Files are looked for before the app is asked, and go out as they are; what the app names is looked at next to it."""
+def test_the_order_of_steps_is_fixed(tmp_path):
+    """Files are looked for before the app, and go out unchanged; files named by the app are looked at next to it."""
     settings = {"static": f"/s={tmp_path}", "x_sendfile": str(tmp_path), "compress": True}
     outer = extensions_of(Config(**settings)).wrap_app(apps.hello)
     assert type(outer) is StaticFiles and type(outer._app) is Compressing

@@ -1,4 +1,4 @@
-"""HTTP/2 is there if it is wanted."""
+"""HTTP/2 is there if wanted."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ TLS = "https://127.0.0.1:0"
         ({"bind": TLS, "http2": "h2c", "trusted_proxies": "10.0.0.1"}, True),
     ],
 )
-def test_switch(settings, is_on):
-    """It is on where there is TLS, as ALPN chooses it, unless the setting turns it off."""
+def test_http_2_is_on_with_tls(settings, is_on):
+    """HTTP/2 is on where there is TLS, by ALPN, unless the setting turns it off."""
     config = Config(certificate="c" if "bind" in settings else None, **settings)
     assert HTTP2.is_on(config) == is_on
     extensions = extensions_of(config)
@@ -36,14 +36,14 @@ def test_switch(settings, is_on):
 
 
 def test_h2c_is_for_proxies():
-    """Without TLS no other client may begin with it; an error says so."""
+    """Without TLS no other client may begin with HTTP/2; an error says so."""
     with pytest.raises(ConfigError, match="--http2 h2c is for proxies only; name them with --trusted-proxies"):
         Config(http2="h2c")
 
 
 @pytest.mark.parametrize(("bind", "is_there"), [(TLS, True), ("127.0.0.1:0", False)])
 def test_the_import_comes_before_binding(bind, is_there):
-    """The session is there before --user gives up root: what only root may read is not needed after that; no library is needed at all."""
+    """The session is there before --user gives up root: files for root alone are not needed afterwards; no library is needed at all."""
     code = f"""
 import sys
 from aserve.features import Config, extensions_of

@@ -1,4 +1,4 @@
-"""--https as an extension: when its files are made, what it answers where, and its thread."""
+"""--https as an extension: its files, answers, and thread."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from aserve.wsgi.response import CommonFields
 
 @pytest.fixture
 def https(monkeypatch):
-    """Return the extension, and what it has called."""
+    """Return the extension, and its calls."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     config = Config(https="a.example", bind="https://:443", acme_terms="accept", https_folder="/f")
     called = []
     monkeypatch.setattr(provide, "provide", lambda config, is_check: called.append("provide"))
 
     class FakeRenewal:
-        """Notes what is called."""
+        """Notes its calls."""
 
         def __init__(self, config, hosts):
             assert hosts is None
@@ -35,8 +35,7 @@ def https(monkeypatch):
     return types.SimpleNamespace(extension=HTTPS(config), called=called)
 
 
-def test_switch(https):
-    """A name turns it on."""
+def test_a_name_turns_https_on(https):
     assert HTTPS.is_on(https.extension._config) and not HTTPS.is_on(Config())
 
 
@@ -56,28 +55,25 @@ def test_where_it_answers(https, bind, answers):
     assert isinstance(https.extension.before(context), HTTPAnswers) == answers
 
 
-def test_handshakes(https):
-    """TLS-ALPN-01 is a protocol of its own, for our names."""
+def test_handshakes_of_our_names_are_answered(https):
     [added] = https.extension.protocols()
     assert added.name == "acme-tls/1" and added.new_context("other.example") is None and https.called == ["provide"]
 
 
-def test_its_thread(https):
-    """It looks from start to stop; of several workers the first says what waits."""
+def test_its_thread_looks_from_start_to_stop(https):
+    """The thread looks from start to stop; of several workers the first tells the waits."""
     for slot in (None, 1, 2):
         https.extension.start(new_context(slot=slot))
         https.extension.stop()
     assert https.called == ["start, True", "stop", "start, True", "stop", "start, False", "stop"]
 
 
-def test_its_status(https):
-    """A server and a supervisor say the same."""
+def test_its_status_is_the_same_in_a_supervisor(https):
     [(name, answer)] = https.extension.status().items()
     assert https.extension.supervise(None).status() == {name: answer()}
 
 
-def test_several_hosts(https, monkeypatch):
-    """With --shared they share; without, nothing of it is loaded."""
+def test_several_hosts_share_with_a_store(https, monkeypatch):
     assert https.extension._hosts is None
     extension = HTTPS(https.extension._config.replace(shared="redis://localhost", shared_prefix="shop"))
     extension.on_life(Life.STARTS, LifeContext(None))

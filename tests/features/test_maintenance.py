@@ -1,4 +1,4 @@
-"""A page in the place of all responses: when it is sent, and what is sent if it cannot be read."""
+"""A page in the place of all responses: its times, and its substitute when unreadable."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STARTED = []
 
 @pytest.fixture(autouse=True)
 def _no_looks_of_its_own(monkeypatch):
-    """The tests look; what they start ends with them."""
+    """The tests look; their threads end with them."""
     monkeypatch.setattr(maintenance_module, "LOOK_SECONDS", 1000.0)
     yield
     while STARTED:
@@ -37,7 +37,7 @@ def _no_looks_of_its_own(monkeypatch):
 
 @pytest.fixture
 def maintenance(path):
-    """Return an extension that has started, and `ask`, which calls its app."""
+    """Return a started extension, and `ask`, which calls its app."""
     return started(path)
 
 
@@ -58,7 +58,7 @@ def started(path):
 
 
 def test_it_comes_and_goes(maintenance, path, caplog):
-    """Requests have it within a second, and reach the app again within a second; the log says both, once."""
+    """Requests have the page within a second, and reach the app again within a second; the log says both, once."""
     caplog.set_level(logging.INFO, "aserve")
     assert maintenance.ask()[0] == "200 OK"
     path.write_bytes(b"<p>Back soon.")
@@ -84,7 +84,7 @@ def test_it_comes_and_goes(maintenance, path, caplog):
 
 
 def test_it_is_there_at_the_start(path):
-    """The first request has it; a server that starts anew looks anew."""
+    """The first request has the page; a server that starts anew looks anew."""
     path.write_bytes(b"down")
     maintenance = started(path)
     assert maintenance.ask()[2] == b"down"
@@ -98,8 +98,7 @@ def test_it_is_there_at_the_start(path):
     ("name", "kind"),
     [("a.json", "application/json"), ("a.HTM", "text/html; charset=utf-8"), ("a", TEXT), ("a.txt", TEXT)],
 )
-def test_its_type(tmp_path, name, kind):
-    """The name's ending says it."""
+def test_its_type_is_by_the_name(tmp_path, name, kind):
     (tmp_path / name).write_bytes(b"{}")
     assert started(tmp_path / name).ask()[1]["Content-Type"] == kind
 
@@ -112,7 +111,7 @@ def test_an_empty_file(maintenance, path):
 
 
 def test_a_file_that_cannot_be_read(path, caplog):
-    """A folder of that name, a named pipe, or a file that is too large: requests have a line of text, and the log says why, once."""
+    """A folder of that name, a named pipe, or too large a file: requests have a line of text, and the log says why, once."""
     path.mkdir()
     maintenance = started(path)
     maintenance.look()
@@ -132,7 +131,7 @@ def test_a_file_that_cannot_be_read(path, caplog):
 
 
 def test_a_read_that_fails_is_repeated(maintenance, path, monkeypatch, caplog):
-    """No descriptor for a moment, or a right that comes later, is no matter for ever."""
+    """A passing lack of descriptors, or a late right, does not matter for ever."""
     path.write_bytes(b"down")
 
     def refuse(*arguments, **options):
@@ -158,7 +157,7 @@ def test_it_looks_by_itself(path, monkeypatch):
 
 
 def test_a_file_that_cannot_be_seen(maintenance, path, monkeypatch, caplog):
-    """What was so goes on; the log says it once, and again after the file was gone."""
+    """The last state goes on; the log says so once, and again after the file was gone."""
     path.write_bytes(b"down")
     maintenance.look()
     stat = os.stat
@@ -178,17 +177,14 @@ def test_a_file_that_cannot_be_seen(maintenance, path, monkeypatch, caplog):
         maintenance.look()
 
 
-def test_settings():
-    """It is on where it names a file."""
+def test_settings_name_a_file():
     assert Maintenance.is_on(Config(maintenance="/a")) and not Maintenance.is_on(Config())
 
 
-def test_defaults():
-    """Without it nothing of it is done."""
+def test_defaults_serve_no_page():
     assert defaults_of(MaintenanceSettings) == {"maintenance": None}
 
 
-def test_its_thread(maintenance):
-    """It only looks: `aserve stacks` leaves it out."""
+def test_its_thread_is_left_out_of_stacks(maintenance):
     assert "aserve-maintenance" in {thread.name for thread in threading.enumerate()}
     assert "aserve-maintenance" not in describe_stacks()

@@ -1,4 +1,4 @@
-"""What a process counts, and answers of it: by its own memory or by that of its supervisor."""
+"""A process's counts and answers: by its own memory or its supervisor's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def new_memory():
 
 
 def start(statistics=NOTHING, counters=None, **settings):
-    """Return the extensions of a server with such settings, that does so much, and where they listen."""
+    """Return the extensions of a server with such settings and statistics, and their addresses."""
     config, extensions, bound = Config(**settings), extensions_of(Config(**settings)), []
     server = types.SimpleNamespace(config=config, statistics=lambda: statistics)
     busy = Busy(1)
@@ -47,7 +47,7 @@ def memory_of(extensions):
 
 
 async def test_counters_of_a_worker(monkeypatch):
-    """They are in the memory that it is given, and it listens nowhere: its supervisor does."""
+    """Counts are in the given memory, and the worker listens nowhere: its supervisor does."""
     memory = new_memory()
     extensions, bound = start(NOTHING._replace(connections_running=4), memory, metrics="127.0.0.1:1")
     assert extensions.wants_times and bound == [] and extensions.ask("counted") is None
@@ -63,7 +63,7 @@ async def test_counters_of_a_worker(monkeypatch):
 
 
 async def test_one_process_with_a_log(tmp_path):
-    """Both are told of what waits at the end, the listener's address is known, and the end closes all of it."""
+    """Both hear of waiting lines at the end, the listener's address is known, and the end closes all."""
     extensions, bound = start(metrics=f"unix:{tmp_path}/m", access_log=str(tmp_path / "log"))
     assert len(bound) == 1 and extensions.ask("counted")[0]["minute"]["requests"] == 0
     executor = InlineExecutor()
@@ -84,7 +84,6 @@ async def test_one_process_with_a_log(tmp_path):
 
 
 async def test_lines_that_are_lost(tmp_path):
-    """Those of the access log are counted."""
     memory, extensions = new_memory(), Extensions([metrics := Metrics(Config(metrics="127.0.0.1:1"))])
     server = types.SimpleNamespace(config=metrics._config, statistics=lambda: NOTHING)
     lost = {"access_log_lines_lost": 7}
@@ -95,7 +94,6 @@ async def test_lines_that_are_lost(tmp_path):
 
 
 async def test_stats_count_too(tmp_path):
-    """Where only they are asked for, there are counters."""
     extensions, bound = start(stats=f"unix:{tmp_path}/s")
     assert extensions.wants_times and len(bound) == 1
     extensions.stop()
@@ -115,7 +113,7 @@ async def test_what_cannot_be_counted(tmp_path, monkeypatch):
     assert not (tmp_path / "m").exists()
 
 
-async def test_balancers_alone(tmp_path):
+async def test_balancers_alone_need_no_counts(tmp_path):
     """Where only a weight is asked for, nothing is counted, and no times are taken."""
     path = f"unix:{tmp_path}/a"
     extensions, bound = start(agent_check=path)
@@ -130,7 +128,7 @@ async def test_balancers_alone(tmp_path):
 
 
 async def test_in_a_worker(monkeypatch):
-    """What the app counts is read at the supervisor's word; without a supervisor, there is none to say it."""
+    """The app's counts are read at the supervisor's word; without a supervisor, there is no word."""
     asked = []
     monkeypatch.setattr("aserve.features.metrics.app.AppMetrics.answer", lambda app: asked.append("read"))
     for say in (None, print):
@@ -143,7 +141,7 @@ async def test_in_a_worker(monkeypatch):
 
 @pytest.mark.parametrize(("kind", "setting"), [(Metrics, "metrics"), (AgentCheck, "agent_check")])
 def test_in_a_supervisor(tmp_path, kind, setting):
-    """It listens there, and answers of the workers."""
+    """The supervisor listens, and answers for the workers."""
     extensions = Extensions([kind(config := Config(**{setting: f"unix:{tmp_path}/m"}))])
     observed = types.SimpleNamespace(statuses=types.SimpleNamespace(describe=dict), config=config)
     watched = []
@@ -157,7 +155,7 @@ def test_in_a_supervisor(tmp_path, kind, setting):
 
 
 def test_the_life_of_a_process(monkeypatch):
-    """What a process imports that may not read it later; where the app of a child counts, and what a trial leaves."""
+    """Imports of a process that may not read them later; the place of a child's counts, and a trial's leavings."""
     entered, left = [], []
     monkeypatch.setattr("aserve.features.metrics.app_files.enter", lambda *what: entered.append(what))
     monkeypatch.setattr("aserve.features.metrics.app_files.leave", lambda: left.append(1))
@@ -177,7 +175,7 @@ def test_the_life_of_a_process(monkeypatch):
 
 
 def test_which_is_on():
-    """One of both at most."""
+    """At most one of both is on."""
     assert not Metrics.is_on(Config()) and not AgentCheck.is_on(Config())
     both = Config(metrics="127.0.0.1:1", agent_check="127.0.0.1:2")
     assert Metrics.is_on(both) and not AgentCheck.is_on(both)

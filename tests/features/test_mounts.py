@@ -18,7 +18,7 @@ from aserve.settings.prefixes import Below
 
 
 def named(name):
-    """Return an app that tells its name, and where it is."""
+    """Return an app that tells its name and its place."""
 
     def app(environ, start_response):
         start_response("200 OK", [])
@@ -49,23 +49,21 @@ MOUNTS = Mounts([("/a", named("a")), ("/a/b", named("ab")), ("/\u00c3\u00a9", na
         ("/\u00c3\u00a9/x", "accent /\u00c3\u00a9|/x"),
     ],
 )
-def test_which(path, text):
+def test_the_longest_prefix_wins(path, text):
     """The longest prefix of whole segments wins; both variables together are the path (PEP 3333)."""
     assert call(MOUNTS, path).body.decode("latin-1") == text
 
 
 def test_below_a_mount_of_the_front_server():
-    """A prefix goes behind what stands in SCRIPT_NAME already."""
+    """A prefix goes behind the present SCRIPT_NAME."""
     assert call(MOUNTS, "/a/x", SCRIPT_NAME="/site").body == b"a /site/a|/x"
 
 
 def test_a_mount_at_the_root():
-    """It stands for the main app."""
     assert call(Mounts([("", named("root"))], named("main")), "/x").body == b"root |/x"
 
 
-def test_loading(tmp_path, monkeypatch):
-    """The apps are imported; without any nothing stands in front of the main app."""
+def test_loading_imports_all_apps(tmp_path, monkeypatch):
     assert load_with_mounts((), lambda: apps.hello) is apps.hello
     monkeypatch.setattr(sys, "path", sys.path[:])
     for name in ("one", "two"):
@@ -83,7 +81,7 @@ def test_loading(tmp_path, monkeypatch):
 
 
 def test_mounts_of_a_program():
-    """Mounts are loaded by the command; a program would wait for apps that nobody has imported."""
+    """Mounts are loaded by the command; a program would wait for apps that nobody imports."""
     mounting = Mounting(Config(mount="/a=b:c"))
     with pytest.raises(ConfigError, match=r"^--mount is the command's"):
         mounting.wrap_app(apps.hello)
@@ -92,31 +90,26 @@ def test_mounts_of_a_program():
     assert Mounting.is_on(Config(mount="/a=b:c")) and not Mounting.is_on(Config())
 
 
-def test_nothing_here():
-    """Who asks where nothing is gets a text that says so."""
+def test_nothing_here_is_a_404():
     answer = call(nothing_here)
     assert (answer.status, answer.body) == ("404 Not Found", b"404: nothing is served at this path\n")
 
 
-def test_defaults():
-    """Without them nothing of it is done."""
+def test_defaults_mount_no_app():
     assert defaults_of(MountSettings) == {"mount": ()}
 
 
 @pytest.mark.parametrize("app", ["shop.admin:app", "admin", "apps/admin.py:app", "a:create('x', y=1)"])
-def test_mounts(app):
-    """Whatever the command takes for its APP."""
+def test_mounts_take_any_app(app):
     assert parse_mount(f"/admin={app}") == Below("/admin", app)
 
 
 def test_one_app_to_a_place():
-    """Two apps below one path would leave one uncalled."""
     with pytest.raises(ConfigError, match=r"^mount: /a is named twice"):
         Config(mount=["/a=x", "/a/=y"])
 
 
 @pytest.mark.parametrize("text", ["/admin=", "/admin=a b", "/admin=:app", "/admin=a:"])
 def test_what_is_no_app(text):
-    """What cannot be an app's name is refused."""
     with pytest.raises(ConfigError, match=r"^mount: "):
         Config(mount=text)

@@ -1,4 +1,4 @@
-"""What ps shows of a process, with --process-titles."""
+"""A process's title in ps, with --process-titles."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def shown(monkeypatch):
         ),
     ],
 )
-def test_the_text(shown, now, at, text):
-    """How many requests it is at, and for how long at which."""
+def test_the_text_has_number_and_oldest(shown, now, at, text):
+    """The text has the number of requests, and the oldest with its time."""
     Title(3, 8).on_second(now, at)
     assert shown == [f"aserve worker 3: {text}"]
 
 
 def test_when_it_is_written(shown):
-    """At the first look, and when it is another; it is cut where no terminal has room for it."""
+    """The title is written at the first look, and at each change; it is cut to a terminal's room."""
     title = Title(None, 0)
     for at in (0.2, 0.3, 1.0):
         title.on_second(NOTHING._replace(connections_running=1), [(at, "GET /" + "x" * 200)])
@@ -59,8 +59,8 @@ def test_when_it_is_written(shown):
     assert {len(text) for text in shown} == {MAX_TEXT}
 
 
-def test_each_second(shown):
-    """It is written once a second, with the number of the process; times are taken for it."""
+def test_each_second_the_title_is_written(shown):
+    """The title is written once a second, with the number of the process; times are taken for it."""
     server = types.SimpleNamespace(statistics=lambda: BUSY, ongoing=lambda count: [(3.0, "GET /a")][:count])
     titles = ProcessTitles(Config(threads=8))
     titles.start(new_context(server, slot=3))
@@ -69,18 +69,15 @@ def test_each_second(shown):
 
 
 def test_whether_it_is_on(monkeypatch):
-    """Only if it is asked for."""
     monkeypatch.setitem(sys.modules, "setproctitle", types.SimpleNamespace(__spec__=True))
     assert ProcessTitles.is_on(Config(process_titles=True)) and not ProcessTitles.is_on(Config())
 
 
-def test_defaults():
-    """Without them nothing of it is done."""
+def test_defaults_write_no_title():
     assert defaults_of(ProcessTitleSettings) == {"process_titles": False}
 
 
 def test_titles_without_their_package(monkeypatch):
-    """The error says what to install."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     assert Config(process_titles=True).process_titles
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

@@ -1,4 +1,4 @@
-"""--attach and --cron: which programs are to run, and what is said of one that is not there."""
+"""--attach and --cron: the programs to run, and the words about a missing one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from aserve.settings import ConfigError
 
 
 def check(config, environ):
-    """Look for its programs, as when settings are read."""
+    """Look for the programs, as when settings are read."""
     Programs(config).on_life(Life.READ, LifeContext(Plan(config, None), environ=environ))
 
 
 def test_a_supervisor_asks():
-    """Always, as a reload may name the first one; it gets them in the order of the settings."""
+    """Always, as a reload may name the first one; programs come in the order of the settings."""
     config = Config(workers=1, attach=["b", "a"], cron=["* * * * * c"])
     assert Programs.is_on(config) and not Programs.is_on(Config()) and Programs.is_supervised(Config())
     named = Programs(config).supervise(None)
@@ -25,13 +25,12 @@ def test_a_supervisor_asks():
     assert [program.name for program in named.programs(config)] == ["b", "a", "cron c"]
 
 
-def test_other_events():
-    """Nothing is looked for when it starts."""
+def test_other_events_look_for_nothing():
     Programs(Config(workers=1, attach=["no-such-program"])).on_life(Life.STARTS, LifeContext(None))
 
 
 def test_what_is_not_there(tmp_path):
-    """A program that is not there is told before anything starts."""
+    """A missing program is told before anything starts."""
     (tmp_path / "run").write_text("#!/bin/sh\n")
     check(Config(workers=1, attach=["sh -c x"]), {"PATH": "/bin:/usr/bin"})
     for attach, env, why in (

@@ -17,7 +17,7 @@ pytestmark = NEEDS_LINUX
 
 
 def page(busy=0, waiting=0, lately=0, ticked=1):
-    """Return what a worker writes; without `ticked` it has not yet."""
+    """Return a worker's page; without `ticked` it has not yet."""
     fields = {Field.THREADS_BUSY: busy, Field.WAITING: waiting, Field.THREADS_BUSY_LATELY: lately}
     return {**dict.fromkeys(fields, 0), **(fields if ticked else {}), Field.TICKED_AT: ticked}
 
@@ -68,11 +68,10 @@ class Scaled:
 
 @pytest.fixture
 def scaled():
-    """A supervisor of 2 to 4 workers, each of one thread."""
     return Scaled()
 
 
-def test_more(scaled):
+def test_more_start_while_all_are_busy(scaled):
     """While all are busy there is one more, and the next when that is busy too, up to the most; a short rush needs none."""
     scaled.page = FULL
     assert scaled.second(FULL_SECONDS) == 2 and scaled.second() == 3
@@ -95,14 +94,13 @@ def test_one_that_is_not_busy(scaled):
     assert scaled.second(FULL_SECONDS) == 2 and scaled.second() == 3
 
 
-def test_only_worker(scaled):
-    """The line says it in words."""
+def test_an_only_worker_is_told_in_words(scaled):
     scaled.config = Config(workers=1, max_workers=4, threads=1)
     scaled.process_count, scaled.page = 1, FULL
     assert scaled.second(FULL_SECONDS + 1) == 2 and scaled.log == ["the only worker is busy"]
 
 
-def test_fewer(scaled):
+def test_fewer_remain_after_a_calm_minute(scaled):
     """After a calm minute one ends, and another every ten seconds, down to the least; not while the others are needed."""
     scaled.process_count, scaled.page = 4, page(lately=600)
     assert scaled.second(10 * CALM_SECONDS) == 4
@@ -113,8 +111,8 @@ def test_fewer(scaled):
     assert scaled.second(5 * CALM_SECONDS) == 2
 
 
-def test_calm(scaled):
-    """A request that waits, or a second in which all are busy, begins the minute anew; at the least number there is none."""
+def test_calm_begins_anew_with_each_wait(scaled):
+    """A waiting request, or a second in which all are busy, begins the minute anew; at the least number there is none."""
     scaled.second(10 * CALM_SECONDS)
     scaled.page = FULL
     assert scaled.second(FULL_SECONDS + 1) == 3
@@ -127,8 +125,8 @@ def test_calm(scaled):
 
 
 @pytest.mark.parametrize(("number", "busy", "then"), [(4, IDLE, 3), (3, FULL, 4), (6, FULL, 4)])
-def test_by_hand(scaled, number, busy, then):
-    """A number that was set by hand stays for a minute, however long it was calm before, and whatever the load is."""
+def test_a_number_by_hand_stays_a_minute(scaled, number, busy, then):
+    """A number set by hand stays for a minute, however long the calm before, and whatever the load."""
     scaled.second(10 * CALM_SECONDS)
     scaled.process_count, scaled.page = number, busy
     assert scaled.second(CALM_SECONDS) == number
@@ -136,7 +134,7 @@ def test_by_hand(scaled, number, busy, then):
 
 
 def test_one_that_cannot_start(scaled):
-    """It is given up when its slot was empty for a minute, and is added again after another; a slow start is none."""
+    """The worker is given up when its slot was empty for a minute, and is added again after another; a slow start is none."""
     scaled.page = FULL
     scaled.second(FULL_SECONDS + 1)
     scaled.others = {3: "starting"}
@@ -154,7 +152,7 @@ def test_one_that_cannot_start(scaled):
 
 
 def test_fewer_while_one_cannot_start(scaled):
-    """Others end when they are not needed; not while a worker starts, as in a reload."""
+    """Others end when not needed; not while a worker starts, as in a reload."""
     scaled.process_count, scaled.others = 4, {3: None}
     assert scaled.second(CALM_SECONDS) == 4 and scaled.second() == 3
     scaled.process_count, scaled.others = 4, {3: "starting"}
@@ -167,8 +165,8 @@ def test_others_change_it(scaled):
     assert scaled.second(10) == 2
 
 
-def test_reload(scaled):
-    """Those that were added stay; both numbers may change, and the option may be turned on and off."""
+def test_a_reload_keeps_added_workers(scaled):
+    """Added workers stay; both numbers may change, and the option may be turned on and off."""
     scaled.process_count = 4
     scaled.second()
     for workers, most, size in [(3, 4, 4), (3, 3, 3), (6, 8, 6), (1, 8, 4)]:
@@ -182,7 +180,7 @@ def test_reload(scaled):
     assert scaled.part.choose_size(2) == 2
     assert scaled.second() == 2 and scaled.log[1:] == ["--workers 2"]
     scaled.process_count = 4
-    assert scaled.second(2) == 4  # it was set by hand
+    assert scaled.second(2) == 4  # set by hand
     scaled.config, scaled.page = Config(workers=2, max_workers=6, threads=1), FULL
     assert scaled.second(FULL_SECONDS + 1) == 5
     scaled.config = Config(workers="auto", threads=1)
@@ -190,8 +188,7 @@ def test_reload(scaled):
 
 
 @pytest.mark.parametrize("workers", ["auto", 5])
-def test_mistakes(workers):
-    """The least is a number, and not above the most."""
+def test_mistakes_in_the_numbers_are_told(workers):
     with pytest.raises(ConfigError, match=rf"^--max-workers \(4\) with --workers {workers}: name a number"):
         Scaling(Config(workers=workers, max_workers=4))
     with pytest.raises(ConfigError, match="counts busy threads"):
@@ -199,8 +196,8 @@ def test_mistakes(workers):
     assert Scaling.is_on(Config(workers=1, max_workers=2)) and not Scaling.is_on(Config())
 
 
-def test_off(scaled):
-    """It has a part in a supervisor all the same, as a reload may turn it on."""
+def test_off_still_has_a_supervisors_part(scaled):
+    """The option has a part in a supervisor all the same, as a reload may turn it on."""
     scaled.config = Config(workers=2, threads=1)
     assert Scaling.is_supervised(scaled.config) and Scaling(scaled.config)
     scaled.page = FULL

@@ -1,4 +1,4 @@
-"""The extension of slow requests: which of them it sees."""
+"""The extension of slow requests: its part of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ended(seconds):
 
 
 def test_from_start_to_stop():
-    """Those that took that long are told with the process's number, as WebSockets, too; they are known afterwards."""
+    """Slow ones are told with the process's number, as WebSockets, too; they are known afterwards."""
     config = Config(slow_request_seconds=3600.0)
     assert Slow.is_on(config) and not Slow.is_on(Config())
     extensions = Extensions([Slow(config)])
@@ -46,7 +46,7 @@ def test_from_start_to_stop():
 
 
 def test_its_supervisor_knows():
-    """A worker reports each when it is found, and its end also at the end of the worker; a reload may turn it on."""
+    """A worker reports each when found, and its end also at the end of the worker; a reload may turn it on."""
     said = []
     slow = Slow(Config(slow_request_seconds=3600.0))
     slow.start(new_context(SERVER, slot=3, say=lambda message, fds: said.append(message["request"])))

@@ -1,4 +1,4 @@
-"""A span for each request: what is in it, who may say what it belongs to, and in which steps of the app it is current."""
+"""A span for each request: its parts, its trace, and the steps of the app in which it is current."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Served:
         self.exchange.connection = types.SimpleNamespace(remote_addr="10.0.0.1")
 
     def call(self, app, is_believed=lambda connection: False, shows_queries=False, **environ):
-        """Return what the app returns, not yet iterated."""
+        """Return the app's result, not yet iterated."""
         response = types.SimpleNamespace(exchange=self.exchange, code=0)
         response.start_response = types.MethodType(
             lambda self, status, *_: setattr(self, "code", int(status[:3])), response
@@ -51,7 +51,7 @@ class Served:
 
     @property
     def spans(self):
-        """The spans that have ended."""
+        """The ended spans."""
         return self._exporter.get_finished_spans()
 
 
@@ -70,7 +70,7 @@ def hello(environ, start_response):
 
 
 def test_what_is_in_it(served):
-    """It is the server's, with the names of the conventions; it is current in the app, and in nothing else."""
+    """The span is the server's, with the names of the conventions; it is current in the app, and in nothing else."""
     served.exchange.arrived_at, served.exchange.began_at = 5.0, 5.25
     more = {"SERVER_NAME": "shop", "REMOTE_ADDR": "10.0.0.9", "HTTP_USER_AGENT": "curl/8", "QUERY_STRING": "b=1"}
     (octets,) = served.call(hello, SCRIPT_NAME="/x", HTTP_COOKIE="b=2", **more)
@@ -91,8 +91,8 @@ def test_what_is_in_it(served):
     }  # fmt: skip
 
 
-def test_a_query(served):
-    """It may hold a password: it is in the span where queries are shown."""
+def test_a_query_is_shown_if_asked(served):
+    """A query may hold a password: it is in the span where queries are shown."""
     for shows_queries in (False, True):
         served.call(hello, shows_queries=shows_queries, QUERY_STRING="b=1")
     assert [span.attributes.get("url.query") for span in served.spans] == [None, "b=1"]
@@ -110,7 +110,7 @@ def test_an_unknown_method(served):
     ("is_believed", "is_from_front", "goes_on"), [(False, False, False), (True, False, True), (False, True, True)]
 )
 def test_whose_trace_goes_on(served, is_believed, is_from_front, goes_on):
-    """That of a peer that is believed, or of a front server; a client's own word begins no trace of ours."""
+    """A trace of a believed peer, or of a front server, goes on; a client's own word begins none."""
     served.exchange.is_from_front = is_from_front
     served.call(hello, lambda connection: is_believed and connection.remote_addr == "10.0.0.1", **CLAIM)
     (span,) = served.spans
@@ -126,8 +126,8 @@ def test_what_is_current_around_it(served):
     assert served.spans[0].name == "GET" and served.spans[0].parent is None
 
 
-def test_a_generator(served):
-    """Each piece is made in the span, on any thread, and within what the app has made current before; the end is in it, too."""
+def test_a_generators_pieces_are_in_the_span(served):
+    """Each piece is made in the span, on any thread, and within the app's earlier context; the end is in it, too."""
     seen, own = [], contextvars.ContextVar("own", default=0)
     tracer = served.provider.get_tracer("app")
 
@@ -155,9 +155,7 @@ def test_a_generator(served):
 
 
 @pytest.mark.parametrize("where", ["call", "iteration", "close"])
-def test_a_fault(served, where):
-    """The span has the exception, wherever the app raises it."""
-
+def test_a_faults_exception_is_in_the_span(served, where):
     class Pieces:
         def __iter__(self):
             if where == "iteration":
@@ -187,7 +185,7 @@ def test_a_fault(served, where):
 
 
 def test_an_error_of_the_apps(served):
-    """A status of 500 is one; a 404 is the client's."""
+    """A status of 500 is an error; a 404 is the client's."""
     for status in ("503 Busy", "404 Not Found"):
         served.call(lambda environ, start, status=status: (start(status, []), [b""])[1])
     first, second = served.spans
@@ -196,7 +194,7 @@ def test_an_error_of_the_apps(served):
 
 
 def test_what_the_gateway_knows(served, tmp_path):
-    """Lists, tuples and files are returned as they are, and the span has ended; a file that must be read is not."""
+    """Lists, tuples and files are returned unchanged, and the span has ended; a file that must be read is not."""
     (tmp_path / "file").write_text("text")
     with open(tmp_path / "file", "rb") as file:
         for body in ([b""], (b"",), FileWrapper(file)):
@@ -209,8 +207,8 @@ def test_what_the_gateway_knows(served, tmp_path):
     assert traced(hello, None).__qualname__ == "hello"
 
 
-def test_an_object(served):
-    """It is named by its class; one without close() has none."""
+def test_an_object_is_named_by_its_class(served):
+    """An object is named by its class; one without close() has none."""
 
     class App:
         def __call__(self, environ, start_response):
@@ -225,11 +223,10 @@ def test_an_object(served):
 def test_tracing_without_its_package(monkeypatch):
     """The extra is named."""
     assert Config(tracing=True).tracing
-    for found in ([], ["opentelemetry"]):  # another part of it may be installed alone
+    for found in ([], ["opentelemetry"]):  # another part may be installed alone
         monkeypatch.setattr(importlib.util, "find_spec", lambda name, found=found: name if name in found else None)
         assert "aserve-wsgi[otel]" in error_of(Config, tracing=True)
 
 
-def test_defaults():
-    """Without them nothing of it is done."""
+def test_defaults_trace_nothing():
     assert defaults_of(TracingSettings) == {"tracing": False}

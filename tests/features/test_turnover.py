@@ -34,20 +34,19 @@ def count_until_close(gateway, most=1000):
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
-def test_few(most):
+def test_few_requests_have_no_jitter(most):
     """A number below four has no jitter: a quarter of it is no request."""
     assert count_until_close(new_gateway(max_connection_requests=most)) == most
 
 
-def test_many():
-    """Each connection draws its number: no more than the limit, and at most a quarter less."""
+def test_many_requests_have_jitter():
     gateway = new_gateway(random.Random(7), max_connection_requests=100)
     counts = {count_until_close(gateway) for _ in range(50)}
     assert min(counts) >= 75 and max(counts) <= 100 and len(counts) > 10
 
 
-def test_age():
-    """The first answer after the age says close, and the age is counted from the first request."""
+def test_an_age_ends_by_a_close():
+    """The first answer after the age says close, and the age counts from the first request."""
     gateway, now = new_gateway(max_connection_seconds=100.0), 1000.0
     gateway.before[0]._now = lambda: now
     exchange = new_exchange()
@@ -62,20 +61,18 @@ def test_age():
         assert exchange.keep_alive is is_kept
 
 
-def test_age_alone():
-    """With an age only, any number of requests is answered."""
+def test_an_age_alone_limits_no_requests():
     assert count_until_close(new_gateway(max_connection_seconds=3600.0), 300) == 300
 
 
 def test_a_client_that_closes():
-    """A connection that ends in any case ends as before."""
     gateway = new_gateway(max_connection_requests=10)
     exchange = new_exchange()
     exchange.keep_alive = False
     assert b"\r\nConnection: close\r\n" in gateway.respond(exchange)
 
 
-def test_streams():
+def test_streams_are_counted_together():
     """The streams of a carrier are counted together; their own ends are as ever."""
     gateway, carrying, found = new_gateway(max_connection_requests=3), new_exchange().connection, []
     carrying.lock, carrying.is_spent = threading.Lock(), False
@@ -95,6 +92,5 @@ def test_by_the_settings():
         assert ConnectionLimits.is_on(Config(**settings))
 
 
-def test_defaults():
-    """Without them nothing of it is done."""
+def test_defaults_end_no_connection():
     assert defaults_of(TurnoverSettings) == {"max_connection_requests": 0, "max_connection_seconds": 0.0}

@@ -1,4 +1,4 @@
-"""Fields whose names have an underscore: from whom they reach the app, and what never does."""
+"""Fields with an underscore in their name: from whom they reach the app, and which never do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEAD = "REQUEST_METHOD\0GET\0REQUEST_URI\0/\0PATH_INFO\0/\0QUERY_STRING\0\0SERVE
 
 @pytest.fixture
 def respond(caplog):
-    """respond(vars, sent, peer) -> what the app finds behind the request line."""
+    """respond(vars, sent, peer) -> the app's vars behind the request line."""
     caplog.set_level(logging.INFO, "aserve")
     fields = UnderscoreStep(
         ("oidc_claim_sub", "a.b_c"), lambda connection: connection.remote_addr == "10.0.0.1", "http://a"
@@ -38,12 +38,11 @@ SENT = {"HTTP_OIDC_CLAIM_SUB": "ada"}
 
 
 def test_a_believed_peer(respond):
-    """What it sends reaches the app."""
     assert respond("\0HTTP_HOST\0a", SENT) == "\0HTTP_HOST\0a\0HTTP_OIDC_CLAIM_SUB\0ada"
 
 
-def test_another_peer(respond, caplog):
-    """Nothing of it does; the log says so, once."""
+def test_another_peers_fields_are_removed(respond, caplog):
+    """Nothing of it reaches the app; the log says so, once."""
     assert [respond("\0HTTP_HOST\0a", SENT, peer) for peer in ("10.0.0.2", "")] == ["\0HTTP_HOST\0a"] * 2
     assert caplog.messages == [
         "http://a: OIDC_CLAIM_SUB, of --underscore-fields, came from 10.0.0.2, which is not in --trusted-proxies, and was removed (said once)"
@@ -53,7 +52,7 @@ def test_another_peer(respond, caplog):
 @pytest.mark.parametrize("peer", ["10.0.0.1", "10.0.0.2"])
 @pytest.mark.parametrize("sent", [None, SENT], ids=["alone", "beside the proxy's"])
 def test_twins_with_hyphens(respond, peer, sent):
-    """Nobody can pose as the proxy: not by one or several of them, at any place."""
+    """Nobody can pose as the proxy: not by one or several twins, at any place."""
     twin = "\0HTTP_OIDC_CLAIM_SUB\0root"
     believed = "\0HTTP_OIDC_CLAIM_SUB\0ada" if sent and peer == "10.0.0.1" else ""
     for vars in (f"\0HTTP_HOST\0a{twin}", f"{twin}\0HTTP_HOST\0a", f"{twin}\0HTTP_A.B_C\0x\0HTTP_HOST\0a{twin}"):
@@ -61,11 +60,10 @@ def test_twins_with_hyphens(respond, peer, sent):
 
 
 def test_a_value_that_looks_like_a_name(respond):
-    """It is one, and stays."""
+    """Such a value is one, and stays."""
     vars = "\0HTTP_X\0HTTP_OIDC_CLAIM_SUB\0HTTP_HOST\0a\0HTTP_AXB_C\0" + "1"
     assert respond(vars) == vars
 
 
-def test_defaults():
-    """Without them nothing of it is done."""
+def test_defaults_keep_no_underscore_field():
     assert defaults_of(UnderscoreSettings) == {"underscore_fields": ()}

@@ -1,4 +1,4 @@
-"""What becomes of each request, at --log-level debug."""
+"""The events of each request, at --log-level debug."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def test_whether_it_is_on(caplog, level):
     assert WireLog.is_on(Config()) and (extensions.new_ends(InlineExecutor()) is not None) == (level == logging.DEBUG)
 
 
-def test_ends(caplog):
-    """What was asked, how it went, and what becomes of the connection."""
+def test_ends_tell_request_and_outcome(caplog):
+    """The log tells the request, its outcome, and the connection's fate."""
     caplog.set_level(logging.DEBUG, "aserve.wire")
     log, exchange = WireLog(Config()), new_exchange()
     log.write(exchange)

@@ -44,7 +44,7 @@ def texts(paths):
 
 
 def test_the_same_lines(paths):
-    """Each place has all of them, also those of a worker that died; a log of one place has no copies."""
+    """Each place has all lines, also of a dead worker; a log of one place has no copies."""
     log = AccessLog(paths[0], copies=paths[1:])
     log.write([ended(new_exchange())])
     log.close()
@@ -54,8 +54,7 @@ def test_the_same_lines(paths):
     assert isinstance(open_targets(paths[:1]), FileTarget)
 
 
-def test_reopening(paths, tmp_path):
-    """All files are opened anew."""
+def test_reopening_renews_all_files(paths, tmp_path):
     log = AccessLog(paths[0], copies=paths[1:2])
     for path in paths[:2]:
         (tmp_path / path).rename(f"{path}.1")
@@ -66,7 +65,7 @@ def test_reopening(paths, tmp_path):
 
 
 def test_one_that_takes_nothing(paths):
-    """The others have the lines, and are opened anew; what is lost is told, with its reason."""
+    """The other places have the lines, and are opened anew; lost lines are told, with the reason."""
     target = CopiedTarget([Full(paths[0]), FileTarget(paths[1])])
     with pytest.raises(OSError, match="No space left"):
         target.write("line\n")
@@ -80,13 +79,13 @@ def test_one_that_takes_nothing(paths):
 
 
 def test_one_that_cannot_be_opened(paths, tmp_path):
-    """The message names the places, and those that are open are closed."""
+    """The message names the places, and open ones are closed."""
     with pytest.raises(BindError, match=r"cannot write the access log '.*/a' or '.*/no/log': No such file"):
         AccessLog(paths[0], copies=[str(tmp_path / "no" / "log")])
 
 
-def test_unwritable(paths, tmp_path):
-    """A file in a folder that is not there; no stream, no logger, no file that is there or can be made."""
+def test_unwritable_names_files_in_missing_folders(paths, tmp_path):
+    """A file in a missing folder cannot be written; streams, loggers, and present or possible files can."""
     open(paths[0], "w").close()
     lost = str(tmp_path / "no/log")
     assert unwritable([*paths[:2], "-", "syslog:/no", "logger:app", lost]) == [lost]

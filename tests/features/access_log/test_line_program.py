@@ -1,4 +1,4 @@
-"""A format as native/lines.c takes it: what it shows is asked for once a second, or is Python's."""
+"""A format for native/lines.c: its values are asked for once a second, or are Python's."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def named(pieces):
     return [(KINDS[kind], argument, text.decode(), is_column) for kind, argument, text, is_column in pieces]
 
 
-def test_pieces():
-    """Each value has the text before it; what is the same for all requests is text."""
+def test_pieces_have_the_text_before_them():
+    """Each value has the text before it; values equal for all requests are text."""
     pieces, is_json, _, _, _ = program("a %(h)s %(l)s%(worker) é%({X-y}i)s %(var.QUERY_STRING) %(hostname)", 3)
     assert named(pieces) == [
         ("addr", "", "a ", False),
@@ -39,8 +39,8 @@ def test_pieces():
     ("text", "found"),
     [("%(rsize)", ("size", "")), ("%(user)", ("user", "REMOTE_USER")), ("%(request_id)", ("request_id", "HTTP_X_REQUEST_ID")), ("%(f)s", ("field", "HTTP_REFERER"))],
 )  # fmt: skip
-def test_values(text, found):
-    """Each is what C knows, and the variable that it is found in."""
+def test_values_name_their_variables(text, found):
+    """Each value is C's own, with the variable of its source."""
     assert named(program(text)[0])[0][:2] == found
 
 
@@ -49,12 +49,12 @@ def test_values(text, found):
     ["%({x}o)s", "%({x-forwarded-for}i)s", "%({forwarded}i)s", "%(h)s\n%(h)s", "%(var.€)", "".join(f"%({{x{i}}}i)s" for i in range(31))],
 )  # fmt: skip
 def test_formats_that_are_python_s(text):
-    """A field of the response, what proxies tell, a name that no client can send, more than one line, and too many names."""
+    """Python's are a field of the response, words of proxies, a name that no client can send, more than one line, and too many names."""
     assert new_program(text, lambda: EPOCH) is None
 
 
-def test_a_second():
-    """What is the same for all of it, and when it begins and ends."""
+def test_a_second_has_its_texts():
+    """A second has its common texts, its begin and its end."""
     pieces, _, _, on_second, _ = program("%(t)s%(ltime)%(time)%(epoch)%(ctime)")
     begins, ends, texts = on_second(10.0)
     stamp = time.strftime("%d/%b/%Y:%H:%M:%S %z", time.localtime(1.8e9 + 10))
@@ -69,8 +69,8 @@ def test_a_second():
     assert [argument for kind, argument, *_ in named(pieces) if kind == "second"] == [0, 1, 2, 3, 4]
 
 
-def test_json():
-    """A value has its name before it, and what stands before that is a text."""
+def test_json_values_have_names():
+    """A value has its name before it, and the preceding part is a text."""
     pieces, is_json, _, on_second, _ = program("json", 3)
     assert is_json and on_second(0.0)[2] == (time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(1.8e9)).encode(),)
     found = named(pieces)
@@ -81,7 +81,7 @@ def test_json():
 
 
 def test_names_of_threads():
-    """Who has ended has its number."""
+    """An ended thread has its number."""
     *_, name_of = program("%(thread)")
     assert name_of(threading.get_ident()) == threading.current_thread().name.encode()
     assert name_of(1) == b"1"

@@ -1,4 +1,4 @@
-"""The access log: one line a request that nobody can forge, written in batches."""
+"""The access log: one unforgeable line a request, written in batches."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def new_exchange(*fields, uri="/x?y", code=200, sent_bytes=5, client="203.0.113.
 
 @pytest.fixture
 def log(tmp_path):
-    """An open log; log.text() is what the file holds."""
+    """An open log; log.text() is the file's content."""
     opened = AccessLog(str(tmp_path / "log"))
     opened.text = lambda: (tmp_path / "log").read_bytes().decode("latin-1")
     yield opened
@@ -55,8 +55,8 @@ def line_of(log, *args, **kwargs):
 # Reopening
 
 
-def test_reopening(log, tmp_path, caplog):
-    """After the file was moved away, lines go to a new one of its name; none is lost, wherever the app has gone."""
+def test_reopening_writes_a_new_file(log, tmp_path, caplog):
+    """After a move of the file, lines go to a new one of its name; none is lost, wherever the app has gone."""
     caplog.set_level("INFO", "aserve")
     log.write([ended(new_exchange(client="192.0.2.1"))])
     os.rename(tmp_path / "log", tmp_path / "log.1")
@@ -69,7 +69,7 @@ def test_reopening(log, tmp_path, caplog):
 
 
 def test_reopening_that_fails(log, tmp_path, caplog):
-    """When the new file cannot be opened, the one of before goes on, and the log says so."""
+    """When the new file cannot be opened, the old one goes on, and the log says so."""
     os.rename(tmp_path / "log", tmp_path / "log.1")
     (tmp_path / "log").mkdir()
     log.reopen()
@@ -80,7 +80,6 @@ def test_reopening_that_fails(log, tmp_path, caplog):
 
 
 def test_standard_output_is_not_reopened(monkeypatch):
-    """Nothing has moved it."""
     file = io.StringIO()
     monkeypatch.setattr(sys, "stdout", file)
     log = AccessLog("-")
@@ -90,11 +89,11 @@ def test_standard_output_is_not_reopened(monkeypatch):
     assert file.getvalue()
 
 
-# Lines that C has made
+# Lines made by C
 
 
 def test_lines_that_c_has_made(log):
-    """They stand among the others, and each counts."""
+    """Lines of C stand among the others, and each counts."""
     log.write([ended(new_exchange(client="192.0.2.1"))])
     log.write_lines("a \xe9\n".encode())
     assert log.text() == ""
@@ -103,7 +102,6 @@ def test_lines_that_c_has_made(log):
 
 
 def test_lines_that_are_lost(monkeypatch):
-    """Each of them counts."""
     file = io.StringIO()
     monkeypatch.setattr(sys, "stdout", file)
     log = AccessLog("-")
@@ -120,11 +118,11 @@ def test_formats_of_c():
     assert AccessLog("/dev/null").program is not None and AccessLog("/dev/null", skip=["/healthz"]).program is None
 
 
-# A process that has died
+# A dead process
 
 
 def test_what_was_not_answered(log, tmp_path):
-    """Each request has its line, behind those of others: no status, no octets, nobody's."""
+    """Each request has its line, behind other processes' lines: no status, no octets, no user."""
     line_of(log)
     append_unanswered(
         Config(access_log=str(tmp_path / "log")), [(3.0, "GET /a"), (0.5, r"PUT /b\x22")], worker=1, pid=4711
@@ -139,13 +137,13 @@ def test_what_was_not_answered(log, tmp_path):
 
 
 def test_what_was_not_answered_on_standard_output(capfd):
-    """It goes there, if the log does."""
+    """The line goes to standard output, if the log does."""
     append_unanswered(Config(access_log="-"), [(0.0, "GET /a")], worker=1, pid=4711)
     assert '"GET /a -" 0 - "-" "-"\n' in capfd.readouterr().out
 
 
 def test_what_was_not_answered_in_another_format(tmp_path):
-    """It is in the log's own format, and says how it has ended, when and where."""
+    """The line is in the log's own format, with its end, time and place."""
     config = Config(access_log=str(tmp_path / "log"), access_log_format="json")
     append_unanswered(config, [(3.5, r"GET /a\x22?q=1")], worker=7, pid=4711)
     found = json.loads((tmp_path / "log").read_text())
@@ -161,7 +159,7 @@ def test_what_was_not_answered_and_no_log():
 
 @pytest.mark.parametrize(("kind", "why"), [("fifo", "No such device or address"), ("dir", "Is a directory")])
 def test_what_cannot_be_written(tmp_path, caplog, kind, why):
-    """A pipe that nobody reads is not waited for; the log says what is wrong."""
+    """An unread pipe is not waited for; the log tells the fault."""
     path = tmp_path / "log"
     os.mkfifo(path) if kind == "fifo" else path.mkdir()
     append_unanswered(Config(access_log=str(path)), [(0.0, "GET /a")], worker=1, pid=4711)
@@ -174,8 +172,7 @@ COMBINED = re.compile(
 )
 
 
-def test_the_format(log):
-    """A line is in the combined format, which everybody's tools can read."""
+def test_the_format_is_combined(log):
     fields = (("HTTP_REFERER", "http://a/"), ("HTTP_USER_AGENT", "curl/8"))
     match = COMBINED.match(line_of(log, *fields))
     client, _, request, code, size, referer, agent = match.groups()
@@ -217,8 +214,7 @@ def test_nothing_can_be_forged(log, given, logged):
     assert f'"GET /{logged} HTTP/1.1"' in text and f'"{logged}" "{logged}"' in text
 
 
-def test_the_time(log, monkeypatch):
-    """The stamp is that of the second."""
+def test_the_time_is_of_the_second(log, monkeypatch):
     now = 1_800_000_000.9
     monkeypatch.setattr("aserve.features.access_log.log._time", lambda: now)
     monkeypatch.setattr("aserve.features.access_log.log._monotonic", lambda: 0.0)
@@ -236,8 +232,8 @@ def test_the_time(log, monkeypatch):
     assert stamps[0] == expected
 
 
-def test_a_refusal(log):
-    """A request that the app has not seen is logged with what is known of it."""
+def test_a_refusal_has_its_known_parts(log):
+    """A request unseen by the app is logged with its known parts."""
     why = RequestRefused(413, "large")
     request = new_exchange()
     connection = request.connection
@@ -265,7 +261,7 @@ def test_lines_are_written_in_batches(log):
 
 
 def test_very_long_lines_do_not_wait(log):
-    """What is kept until the next flush is bounded, however much clients send."""
+    """Lines kept until the next flush are bounded, however much clients send."""
     exchange = new_exchange(("HTTP_USER_AGENT", "\xe9" * 8192))
     log.write([ended(exchange)])
     assert log.text().count("\n") == 1
@@ -288,8 +284,8 @@ def test_close_writes_the_rest(tmp_path):
     log.close()
 
 
-def test_standard_output(monkeypatch):
-    """A dash is standard output, which is not ours to close."""
+def test_standard_output_is_not_closed(monkeypatch):
+    """A dash is standard output, not ours to close."""
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stdout", stream)
     log = AccessLog("-")
@@ -300,7 +296,7 @@ def test_standard_output(monkeypatch):
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left"), BrokenPipeError(), ValueError("closed")])
 def test_a_full_disk_does_not_stop_the_service(error, monkeypatch):
-    """What cannot be written is lost; requests are served all the same."""
+    """Unwritable lines are lost; requests are served all the same."""
 
     class Full(io.StringIO):
         def write(self, text):
@@ -337,7 +333,7 @@ class FailingTarget:
 
 @pytest.fixture
 def failing(log, caplog):
-    """The target of `log`, which fails when it is told to."""
+    """The target of `log`, which fails on demand."""
     caplog.set_level("INFO", "aserve")
     log.close()
     log._target = FailingTarget()
@@ -345,7 +341,7 @@ def failing(log, caplog):
 
 
 def test_lost_lines_are_told_once_and_counted(log, failing, caplog):
-    """A full disk does not fill the other log; when lines are written again, it says how many were lost."""
+    """A full disk does not fill the other log; when lines are written again, the number of lost ones is told."""
     for room in (1000, 0, 0, 1):
         failing.room = room
         for _ in range(3):
@@ -356,7 +352,7 @@ def test_lost_lines_are_told_once_and_counted(log, failing, caplog):
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("cannot write the access log") and "No space left on device; its lines are lost" in line
     for _ in range(10):
-        log.on_second()  # nothing is written: nobody knows whether it could be
+        log.on_second()  # nothing is written: the target is not tried
     assert len(caplog.records) == 1
     failing.room = 1000
     for _ in range(6):
@@ -381,8 +377,8 @@ def test_lost_lines_are_told_once_and_counted(log, failing, caplog):
     ("uri", "code", "has_line"),
     [("/x?y", 200, False), ("/x", 204, False), ("/x", 503, True), ("/x/y", 200, True), ("/%78", 200, False)],
 )
-def test_skipped(tmp_path, uri, code, has_line):
-    """Health checks and the like have none, as long as all is well; the path is the app's, decoded."""
+def test_skipped_requests_have_no_line(tmp_path, uri, code, has_line):
+    """Health checks and the like have no line, as long as all is well; the path is the app's, decoded."""
     log = AccessLog(str(tmp_path / "log"), skip=["/other", "/x 2xx"])
     path = "/x/y" if uri == "/x/y" else "/x"
     exchange = new_exchange(uri=uri, code=code)
@@ -392,11 +388,11 @@ def test_skipped(tmp_path, uri, code, has_line):
     assert bool((tmp_path / "log").read_text()) is has_line
 
 
-# What a format asks for
+# Values of a format
 
 
 def test_times_and_the_end(tmp_path):
-    """A format that asks for them has them; of a refused request, what there is."""
+    """A format with times and ends has them; for a refused request, as far as known."""
     log = AccessLog(str(tmp_path / "log"), "%(end) %(s)s %(duration) %(queue_wait) %({x}o)s")
     exchange = new_exchange()
     exchange.response.head = b"HTTP/1.1 200 OK\r\nX: y\r\n"
@@ -414,7 +410,7 @@ def test_times_and_the_end(tmp_path):
 
 
 def test_a_stream_without_many_characters(monkeypatch):
-    """Standard output in ASCII loses no line to what a client has sent."""
+    """Standard output in ASCII loses no line to a client's octets."""
     octets = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(octets, encoding="ascii"))
     log = AccessLog("-")
@@ -425,13 +421,13 @@ def test_a_stream_without_many_characters(monkeypatch):
 
 
 def test_a_file_that_cannot_be_written(tmp_path):
-    """The message names the file, what is wrong, and the setting."""
+    """The message names the file, the fault, and the setting."""
     with pytest.raises(BindError, match=r"cannot write the access log .*No such file.*--access-log"):
         AccessLog(str(tmp_path / "no" / "log"))
 
 
 def test_a_response_that_never_started(log):
-    """A client that left before the app had said anything is logged without a code."""
+    """A client that left before the app's first word is logged without a code."""
     assert '" 0 - "' in line_of(log, code=0)
 
 
@@ -447,7 +443,7 @@ def test_a_response_that_never_started(log):
     ],
 )
 def test_from_a_front_server(log, pairs, line):
-    """The client is the one that the front server names; vars that it does not send are dashes."""
+    """The client is the one named by the front server; missing vars are dashes."""
     exchange = Exchange("\0".join(text for pair in pairs for text in pair), len(pairs))
     exchange.is_from_front = True
     log.write_refused(FakeConnection(), exchange, RequestRefused(413, "no"))

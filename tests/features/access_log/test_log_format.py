@@ -1,4 +1,4 @@
-"""Lines: text that nobody can forge, and JSON that everybody can read."""
+"""Lines: unforgeable text, and readable JSON."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ def line(text, *args, **changes):
     return lines(LineFormat(text, 2), record(*args, **changes))[0]
 
 
-def test_text():
-    """Common and combined are Apache's."""
+def test_text_formats_are_apaches():
     assert line("combined") == line("common")[:-1] + ' "http://a/" "curl/8"\n'
     assert line("%(s)s%% %(q)s", {}) == "201% \n"
     assert line("%(h)s") == "192.0.2.1\n" and line("%(m)s %({X}i)s") == "POST -\n"
@@ -34,7 +33,7 @@ def test_text():
     "name", ["REQUEST_METHOD", "REQUEST_URI", "SERVER_PROTOCOL", "HTTP_USER_AGENT", "HTTP_X", "HTTP_HOST"]
 )
 def test_nothing_can_be_forged(text, name):
-    """Whatever a client sends: one line, of ASCII, and as many quotes as without it."""
+    """Whatever a client sends: one line, of ASCII, with the same number of quotes."""
     found, plain = line(text, {**PAIRS, "HTTP_X": "x", name: NASTY}), line(text, {**PAIRS, "HTTP_X": "x"})
     assert found.isascii() and found.count("\n") == 1 and found.endswith("\n") and "\x1b" not in found
     if text == "json" or text[0] == "{":
@@ -43,8 +42,8 @@ def test_nothing_can_be_forged(text, name):
         assert found.count('"') == plain.count('"')
 
 
-def test_json(monkeypatch):
-    """Each name is OpenTelemetry's, where it has one; what is not there is left out."""
+def test_json_has_opentelemetrys_names(monkeypatch):
+    """Each name is OpenTelemetry's, where it has one; missing values are left out."""
     monkeypatch.setattr(log_format.socket, "gethostname", lambda: "web%s")
     found = json.loads(line("json", {**PAIRS, "HTTP_TRACEPARENT": "00-a-b-01"}))
     thread, pid = found.pop("thread.name"), found.pop("process.pid")
@@ -76,7 +75,7 @@ def test_json(monkeypatch):
 
 
 def test_text_beyond_ascii_in_json():
-    """UTF-8 is read as that; other octets as latin-1."""
+    """UTF-8 is read as UTF-8; other octets as latin-1."""
     pairs = {**PAIRS, "HTTP_USER_AGENT": "na\u00efve".encode().decode("latin-1"), "HTTP_REFERER": "\xff"}
     found = json.loads(line("json", pairs))
     assert (found["user_agent.original"], found["http.request.header.referer"]) == ("na\u00efve", "\xff")
@@ -90,7 +89,7 @@ def test_what_is_asked_for():
 
 
 def test_what_is_remembered(monkeypatch):
-    """What clients send again and again is read once; not credentials, nor what is long, and not for ever."""
+    """Repeated words of clients are read once; not credentials, nor long ones, and not for ever."""
     monkeypatch.setattr(log_format, "_KNOWN_MAX", 2)
     combined = LineFormat("combined")
     for agent in ("a%s", "b", "a%s", "c"):
@@ -105,8 +104,7 @@ def test_what_is_remembered(monkeypatch):
     assert (combined._lines, combined._fields) == before
 
 
-def test_the_time(monkeypatch):
-    """It is made once a second."""
+def test_the_time_is_made_once_a_second(monkeypatch):
     combined = LineFormat("%(epoch) %(ltime)")
     found = [lines(combined, record(at=AT + more))[0] for more in (0.0, 0.1, 1.0, 0.0)]
     assert found[0] == found[1] == found[3] != found[2]

@@ -1,4 +1,4 @@
-"""How a format of the access log is spelled, and which requests have no line."""
+"""The spelling of access log formats, and requests without a line."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ pytestmark = pytest.mark.long_on_pypy
         ("%(var.HTTP_HOST)", [Atom("variable", "HTTP_HOST")]),
     ],
 )
-def test_formats(text, parts):
+def test_formats_of_two_servers_are_read(text, parts):
     """gunicorn's spelling and uWSGI's; an s behind a name is text in uWSGI's."""
     assert parse_line_format(text) == parts
 
 
 @pytest.mark.parametrize("name", sorted(ATOMS))
-def test_every_name(name):
-    """Each is known in either spelling."""
+def test_every_name_is_known_in_both_spellings(name):
     assert parse_line_format(f"%({name})s") == [Atom(GUNICORN.get(name, name))]
 
 
@@ -49,13 +48,12 @@ def test_every_name(name):
     ],
 )
 def test_formats_that_mean_nothing(text, why):
-    """The text names what is wrong, and the nearest that is known."""
+    """The text names the fault, and the nearest known name."""
     with pytest.raises(ValueError, match=why):
         parse_line_format(text)
 
 
-def test_named_formats():
-    """Those with a name are formats as any other."""
+def test_named_formats_can_be_read():
     assert all(parse_line_format(text) for text in NAMED.values())
 
 
@@ -75,21 +73,19 @@ def test_named_formats():
         ("/a 2xx", "/a", "0", False),
     ],
 )
-def test_skips(text, path, status, is_skipped):
-    """A path, in which stars are any text, and a status if one is given."""
+def test_skips_match_path_and_status(text, path, status, is_skipped):
+    """A skip is a path, with stars for any text, and perhaps a status."""
     skip = parse_skip(text)
     assert bool(skip.path.match(path) and skip.status.match(status)) is is_skipped
 
 
 @pytest.mark.parametrize("text", ["healthz", "/a 2xx 3xx", "/a ok", "/a 2", "/a*b*c*d*e*f"])
 def test_skips_that_mean_nothing(text):
-    """The text names what is wrong."""
     with pytest.raises(ValueError, match=r"is not of the form|is not a status|more than 4 stars"):
         parse_skip(text)
 
 
 def test_the_names_of_the_app():
-    """Those of uwsgi.set_logvar."""
     assert parse_line_format("%(logvar.user)") == [Atom("variable", "uwsgi.logvars.user")]
     with pytest.raises(ValueError, match="is not known"):
         parse_line_format("%(logvar.)")

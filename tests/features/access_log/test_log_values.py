@@ -1,4 +1,4 @@
-"""Each value that a line can show, from a record with literals."""
+"""Each value of a line, from a record with literals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.long_on_pypy
 
 
 def shown(text, *args, worker=None, **changes):
-    """Return what a format makes of a record."""
+    """Return a format's text for a record."""
     return lines(LineFormat(text, worker), record(*args, **changes))[0][:-1]
 
 
@@ -41,8 +41,7 @@ STAMP = time.strftime("%d/%b/%Y:%H:%M:%S %z", time.localtime(AT))
         ("{REMOTE_ADDR}e", "192.0.2.1"), ("{PATH_INFO}e", "/a b"), ("{SERVER_NAME}e", "-"),
     ],
 )  # fmt: skip
-def test_values(name, text):
-    """What each name shows."""
+def test_values_of_each_name(name, text):
     assert shown(f"%({name})s") == text.replace("PID", str(os.getpid()))
 
 
@@ -56,8 +55,7 @@ def test_every_name_has_a_value(name):
 @pytest.mark.parametrize(
     ("name", "text"), [("wid", "3"), ("worker", "3")]
 )  # fmt: skip
-def test_the_worker(name, text):
-    """The number of the worker process."""
+def test_the_worker_has_its_number(name, text):
     assert shown(f"%({name})s", worker=3) == text
 
 
@@ -72,23 +70,23 @@ def test_the_worker(name, text):
         ("Bearer abc", "-"),
     ],
 )
-def test_users(authorization, user):
+def test_users_are_shown_without_passwords(authorization, user):
     """Who has signed in by HTTP's own way; never the password."""
     assert shown("%(u)s", {**PAIRS, "HTTP_AUTHORIZATION": authorization}) == user
 
 
 def test_a_user_whom_a_front_server_names():
-    """Its word is not the client's."""
+    """The front server's word is not the client's."""
     assert shown("%(user)", {"REMOTE_USER": "bob", "HTTP_AUTHORIZATION": "Basic x"}, is_from_front=True) == "bob"
 
 
 def test_request_ids_are_bounded():
-    """A client cannot make lines long with them."""
+    """A client cannot make lines long by its request ids."""
     assert len(shown("%(request_id)", {**PAIRS, "HTTP_X_REQUEST_ID": "a" * 1000})) == MAX_REQUEST_ID
 
 
 def test_fields_of_the_response():
-    """As the app has given them, by any case of the letters."""
+    """Fields are the app's, in any case of the letters."""
     head = b'HTTP/1.1 200 OK\r\nETag: "1"\r\nX-Big:  a b\r\n'
     assert shown("%({etag}o)s|%({x-big}o)s|%({x}o)s", head=head) == r"\x221\x22|a b|-"
 
@@ -101,18 +99,18 @@ HEAD = b"HTTP/1.1 200 OK\r\nETag: 1\r\nX-Big: a b\r\n"
     [("cl", "0"), ("vars", "10"), ("headers", "2"), ("hsize", "40"), ("sent", "47"), ("tmsecs", "1799999998750"), ("start.time", "1799999998"), ("switches", "1"), ("core", "0"), ("remote_user", "")],
 )  # fmt: skip
 def test_names_of_uwsgi(name, text):
-    """Numbers of a request and of its response, as uWSGI has them."""
+    """Numbers of a request and of its response are uWSGI's."""
     assert shown(f"%({name})", head=HEAD) == text
 
 
 def test_numbers_of_a_packet():
-    """Its variables, each with two lengths; and the body's length, if there is one."""
+    """Variables have two lengths each; and the body's length, if there is one."""
     assert shown("%(pktsize)", {"A": "b"}) == "6" and shown("%(pktsize) %(vars)", {}) == "0 0"
     assert shown("%(cl)", {**PAIRS, "CONTENT_LENGTH": "5"}) == "5"
 
 
-def test_cores(monkeypatch):
-    """The number of a worker thread, from 0; of one that has ended it is not known."""
+def test_cores_are_numbers_of_threads(monkeypatch):
+    """The core is the number of a worker thread, from 0; an ended one's is unknown."""
     thread = threading.current_thread()
     monkeypatch.setattr(thread, "name", "aserve-worker-3")
     assert shown("%(core)") == "2"
@@ -120,7 +118,7 @@ def test_cores(monkeypatch):
 
 
 def test_lines_of_uwsgi():
-    """As its own, without log-format."""
+    """The line is uWSGI's own, without log-format."""
     line = lines(LineFormat("uwsgi"), record(head=HEAD), record(head=HEAD))[1]
     assert line == (
         f"[pid: {os.getpid()}|app: 0|req: 2/2] 192.0.2.1 () {{10 vars in 234 bytes}} [{time.ctime(AT - 1.5)}] POST /a%20b?q=1 => "
@@ -135,19 +133,18 @@ def test_threads_are_looked_up_once():
 
 
 def test_times_of_one_second():
-    """Each has its own milliseconds; the next second is another."""
+    """Each line has its own milliseconds; the next second is another."""
     process = Process()
     times = [process.iso_time(AT + more) for more in (0, 0.5, 1)]
     assert times == ["2027-01-15T08:00:00.250Z", "2027-01-15T08:00:00.750Z", "2027-01-15T08:00:01.250Z"]
 
 
 def test_a_thread_that_has_ended():
-    """It has no name any more."""
     assert shown("%(thread)", times=RequestTimes(1.0, 1.0, 2.0, 12345)) == "12345"
 
 
 def test_a_thread_with_the_number_of_an_earlier_one(monkeypatch):
-    """The system gives the number of a thread that has ended to the next: each line has the name of its own thread."""
+    """The system gives the number of an ended thread to the next: each line has the name of its own thread."""
     process, alive = Process(), []
     monkeypatch.setattr(threading, "enumerate", lambda: alive)
 
@@ -168,19 +165,19 @@ def test_a_thread_with_the_number_of_an_earlier_one(monkeypatch):
 
 
 def test_from_a_front_server():
-    """Variables in any order, and what nobody has sent."""
+    """Variables come in any order, or not at all."""
     pairs = {"REMOTE_ADDR": "198.51.100.1", "PATH_INFO": "/p", "REQUEST_METHOD": "GET"}
     assert shown("%(h)s %(r)s %(U)s", pairs, is_from_front=True) == "198.51.100.1 GET /p - /p"
     assert request_path(record(pairs, is_from_front=True)) == "/p"
 
 
-def test_without_fields():
-    """A request of HTTP/1.0 may have none."""
+def test_without_fields_there_are_dashes():
+    """A request of HTTP/1.0 may have no fields."""
     pairs = dict(list(PAIRS.items())[:5])
     assert shown("%(r)s %(a)s", pairs) == "POST /a%20b?q=1 HTTP/1.1 -" and request_path(record(pairs)) == "/a b"
 
 
 def test_a_request_that_was_with_a_process_when_it_died():
-    """What was escaped for the log is what it was before."""
+    """Text escaped for the log is the original again."""
     found = record_of(died(r"GET /\x22\x5cx\x0a?a", 2.0), AT)
     assert request_path(found) == '/"\\x\n' and found.times.duration == 2.0 and found.times.queue_wait is None

@@ -1,4 +1,4 @@
-"""The commands that ask a server: what they send, what they print, and their exit status."""
+"""The commands that ask a server: their questions, output and exit status."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FakeServer:
 
     def __init__(self, path):
         self.path, self.question, self.answer = str(path), None, []
-        self.octets, self.is_reset = b"", False  # what follows, and how it ends
+        self.octets, self.is_reset = b"", False  # the following octets, and the end
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(self.path)
         self._listener.listen()
@@ -52,7 +52,7 @@ class FakeServer:
     def _answer(self, sock):
         with sock, sock.makefile("r") as lines:
             if self.is_reset:
-                sock.recv(1, socket.MSG_PEEK)  # who closes with something unread resets
+                sock.recv(1, socket.MSG_PEEK)  # a close with unread octets resets
                 return
             self.question = json.loads(lines.readline())
             self.wait()
@@ -79,8 +79,8 @@ def run(server, *argv):
     return run_command([*argv, "--control", server.path], {}, pytest.fail)
 
 
-def test_status(server, capsys):
-    """A line about the server, and a table of its workers."""
+def test_status_shows_server_and_workers(server, capsys):
+    """A status is a line about the server, and a table of its workers."""
     server.answer = [SERVER, {"worker": MOLD}, {"worker": WORKER}, {"worker": HUNG}]
     assert run(server, "status") == 0
     assert server.question == {"ask": "status"}
@@ -92,8 +92,7 @@ def test_status(server, capsys):
     assert "ready, silent for 12 s" in lines[6] and " 3 (2 ws)  " in lines[6]
 
 
-def test_attached(server, capsys):
-    """Programs beside the workers have a table of their own."""
+def test_attached_programs_have_a_table(server, capsys):
     program = {
         "name": "celery", "pid": 7, "state": "running", "seconds": 61.0, "restarts": 2, "last_end": "exited with status 1",
         "command": "celery -A shop", "uss_bytes": 9 << 20, "rss_bytes": 10 << 20,
@@ -124,11 +123,11 @@ def test_attached(server, capsys):
     ]
     server.answer = [{**SERVER, "jobs": {**jobs, "waiting": {}}}, {"worker": WORKER}]
     assert run(server, "status") == 0
-    assert capsys.readouterr().out.endswith("\njobs: 9 done, 0 failed, 2 retried\n")  # those of queues wait elsewhere
+    assert capsys.readouterr().out.endswith("\njobs: 9 done, 0 failed, 2 retried\n")  # jobs of queues wait elsewhere
 
 
-def test_certificates(server, capsys):
-    """Each has a line: until when it is valid, and how the last order ended."""
+def test_certificates_have_a_line_each(server, capsys):
+    """Each certificate has a line: its end, and the last order's outcome."""
     there = {
         "name": "a.example",
         "until": "2027-02-25 10:12 UTC",
@@ -149,7 +148,7 @@ def test_certificates(server, capsys):
 
 
 def test_status_of_one_that_lacks_a_worker(server, capsys):
-    """The exit status says that something is amiss; --json is for programs."""
+    """The exit status tells a lack; --json is for programs."""
     server.answer = [{**SERVER, "workers_ready": 1}, {"worker": WORKER}]
     assert run(server, "status", "--json") == 1
     assert json.loads(capsys.readouterr().out) == {**SERVER, "workers_ready": 1, "workers": [WORKER]}
@@ -157,7 +156,7 @@ def test_status_of_one_that_lacks_a_worker(server, capsys):
 
 @pytest.mark.parametrize("is_failure", [False, True])
 def test_status_with_warnings(server, capsys, is_failure):
-    """Below the table stands what needs a look; where requests are not served, the exit status says so, too."""
+    """Below the table stand the warnings; where requests are not served, the exit status says so, too."""
     warning = {"text": "Worker 1: it is so.", "do": "`aserve stacks 1` shows it.", "is_failure": is_failure}
     server.answer = [{**SERVER, "warnings": [warning]}, {"worker": WORKER}]
     assert run(server, "status") == int(is_failure)
@@ -178,14 +177,14 @@ def test_status_with_warnings(server, capsys, is_failure):
     ],
 )
 def test_what_changes_something(server, argv, question, capsys):
-    """It prints what has come of it."""
+    """The command prints its effect."""
     server.answer = [{"text": "done"}]
     assert run(server, *argv) == 0
     assert server.question == question and capsys.readouterr().out == "done\n"
 
 
-def test_stacks(server, capsys):
-    """One worker's after another's; of a server without workers, its process's; a mold has a name, and no number."""
+def test_stacks_come_worker_by_worker(server, capsys):
+    """Stacks come worker by worker; of a server without workers, its process's; a mold has a name, and no number."""
     server.answer = [
         {"worker": 2, "pid": 12, "text": "here\n"},
         {"worker": 0, "pid": 13, "text": "there\n"},
@@ -211,8 +210,8 @@ def test_whoever_reads_has_seen_enough(server, monkeypatch):
 
 @pytest.mark.parametrize("command", ["status", "reload", "stacks"])
 @pytest.mark.parametrize("answer", [[{"error": "not now"}], []])
-def test_a_refusal(server, command, answer, capsys):
-    """It is told on standard error, and so is an answer that does not come."""
+def test_a_refusal_goes_to_standard_error(server, command, answer, capsys):
+    """A refusal is told on standard error, and so is a missing answer."""
     server.answer = answer
     assert run(server, command) == 1
     why = "not now" if answer else ENDED
@@ -222,7 +221,7 @@ def test_a_refusal(server, command, answer, capsys):
 @pytest.mark.parametrize("command", ["status", "reload", "stacks"])
 @pytest.mark.parametrize("octets", [b"", b'{"text": "do'], ids=["nothing", "part of a line"])
 def test_a_server_that_is_gone(server, command, octets, capsys):
-    """A connection that is reset, as by an upgrade, and a line without an end are told as an early end."""
+    """A reset connection, as by an upgrade, and a line without an end are told as an early end."""
     server.octets, server.is_reset = octets, not octets
     assert run(server, command) == 1
     assert capsys.readouterr().err == f"aserve: error: {ENDED}\n"
@@ -234,7 +233,7 @@ def test_a_server_that_is_gone(server, command, octets, capsys):
     ids=["no JSON", "deep", "no UTF-8", "no object"],
 )  # fmt: skip
 def test_what_answers_is_another_server(server, command, octets, capsys):
-    """One line says that the socket is not that of --control."""
+    """One line says that the socket is not --control's."""
     server.octets = octets
     assert run(server, command) == 1
     assert capsys.readouterr().err.startswith("aserve: error: what answers there is not aserve's control socket")
@@ -266,7 +265,7 @@ def test_a_system_that_does_not_tell_who_listens(monkeypatch):
 
 
 def test_an_answer_that_takes_long(server, monkeypatch):
-    """While others get an answer, the command waits for its own."""
+    """While other callers get an answer, the command waits for its own."""
     connect = ask._call
 
     def call(path, question):
@@ -295,7 +294,7 @@ def test_who_is_asked(server, tmp_path, capsys):
 
 
 def test_the_only_server_is_asked(server, tmp_path, monkeypatch):
-    """Without a name the one that runs is asked; of several one is to be named."""
+    """Without a name the only server is asked; of several one is to be named."""
     monkeypatch.chdir(tmp_path)
     server.answer = [{"text": "done"}]
     monkeypatch.setattr(ask, "running", lambda: iter([server.path]))
@@ -305,16 +304,16 @@ def test_the_only_server_is_asked(server, tmp_path, monkeypatch):
         run_command(["reload"], {}, pytest.fail)
 
 
-def test_top(tmp_path, monkeypatch):
-    """It finds its socket as the others do, and has a screen of its own."""
+def test_top_finds_its_socket(tmp_path, monkeypatch):
+    """The command finds its socket as any command, and has its own screen."""
     monkeypatch.chdir(tmp_path)
     assert run_command(["top"], {"ASERVE_CONTROL": "/run/x"}, lambda path: {"/run/x": 7}[path]) == 7
     with pytest.raises(ConfigError, match="aserve top: which server"):
         run_command(["top"], {}, pytest.fail)
 
 
-def test_mistakes(tmp_path, monkeypatch):
-    """Each is one line: nobody to ask, nobody who answers, arguments that are none."""
+def test_mistakes_are_one_line_each(tmp_path, monkeypatch):
+    """Each mistake is one line: nobody to ask, no answer, unknown arguments."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="aserve status: which server"):
         run_command(["status"], {}, pytest.fail)
@@ -328,6 +327,5 @@ def test_mistakes(tmp_path, monkeypatch):
     ("seconds", "text"),
     [(0, "0 s"), (42.9, "42 s"), (200, "3 min 20 s"), (3600, "1 h 0 min"), (18120, "5 h 2 min"), (90061, "1 d 1 h")],
 )
-def test_ages(seconds, text):
-    """As a person says them."""
+def test_ages_read_like_words(seconds, text):
     assert show_age(seconds) == text

@@ -12,13 +12,13 @@ from aserve.features.control import settings
 from aserve.features.control.settings import ControlSettings, running, socket_of
 
 
-def test_defaults():
-    """Without a name the socket is where the environment has a folder for it."""
+def test_defaults_name_no_socket():
+    """Without a name the socket is in the environment's folder."""
     assert defaults_of(ControlSettings) == {"control": None}
 
 
 def test_where_the_socket_is(monkeypatch, tmp_path):
-    """A name wins over the folder of a unit, and that over the folder of the user; another user's folder is no place."""
+    """A name wins over the folder of a unit, and that over the user's folder; another user's folder is no place."""
     monkeypatch.delenv("RUNTIME_DIRECTORY", raising=False)
     config = ControlSettings(bind=["127.0.0.1:8000", ":80"])
     assert socket_of(config) is None
@@ -43,7 +43,7 @@ def test_servers_of_one_long_folder_have_different_sockets(monkeypatch, tmp_path
 
 
 def test_which_servers_are_found(monkeypatch, tmp_path):
-    """Those that listen, of units and of the user; the file of a server that was killed is none."""
+    """Listening servers of units and of the user are found; the file of a killed server is none."""
     monkeypatch.setattr(settings, "UNITS", str(tmp_path / "run"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     paths = [tmp_path / "aserve-a.control", tmp_path / "aserve/b/control", tmp_path / "run/c/control"]

@@ -1,4 +1,4 @@
-"""The control socket of a supervisor: whether there is one; tests/processes/test_answers.py has what it answers."""
+"""Whether a supervisor has a control socket; tests/processes/test_answers.py has its answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aserve.features.control.supervising import ControlSocket
 
 
 def test_a_socket_that_cannot_be_had(tmp_path, caplog):
-    """At the start it is an error; new code of a supervisor whose workers serve goes on without it."""
+    """At the start a missing socket is an error; new code of a supervisor with serving workers goes on without it."""
     socket = ControlSocket(str(tmp_path / "no" / "control"), lambda *_: None)
     with pytest.raises(BindError, match=r"the folder .* does not exist"):
         socket.answer({}, lambda *_: None, is_upgraded=False)
@@ -19,13 +19,12 @@ def test_a_socket_that_cannot_be_had(tmp_path, caplog):
     caplog.clear()
     socket = ControlSocket(str(tmp_path / "no" / "control"), lambda *_: None, is_asked_for=False)
     socket.answer({}, lambda *_: None, is_upgraded=False)
-    assert caplog.text == ""  # a line of information: nobody has asked for it
+    assert caplog.text == ""  # only information: the socket was not asked for
     for is_end in (True, False):
         socket.close(is_end)
 
 
-def test_one(tmp_path):
-    """A forked child closes its copies; at the end the socket is removed."""
+def test_one_socket_is_closed_in_children(tmp_path):
     watched = []
     socket = ControlSocket(str(tmp_path / "control"), lambda fd, call, events: watched.append(events))
     socket.answer({}, lambda *_: None, is_upgraded=False)

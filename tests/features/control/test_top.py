@@ -1,4 +1,4 @@
-"""What `aserve top` shows, from answers to `status`."""
+"""The texts of `aserve top`, from answers to `status`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def worker(slot=1, **changes):
 
 
 def looks(*answers):
-    """Return the looks of one second after another: each a list of workers, or a pair of server and workers."""
+    """Return the looks of consecutive seconds: each a list of workers, or a pair of server and workers."""
     seen = Looks()
     for at, answer in enumerate(answers):
         who, workers = answer if isinstance(answer, tuple) else (server(), answer)
@@ -57,7 +57,7 @@ def test_one_look_has_no_rate():
 
 
 def test_the_rate_is_a_difference():
-    """Of the first look that is still kept, and the last; of the server, the sum."""
+    """The rate is between the first kept look and the last; the server's is the sum."""
     seen = looks([worker(requests=10), worker(2, requests=5)], [worker(requests=40), worker(2, requests=7)])
     assert [seen.rate_of(one) for one in seen.last.workers] == [30, 2] and seen.rate() == 32
     counts = [0, 1000, 1000, 1000, 1000, 1000, 1000, 1010]
@@ -66,7 +66,7 @@ def test_the_rate_is_a_difference():
 
 
 def test_the_rate_is_of_the_time_at_which_it_was_counted():
-    """A worker writes its numbers once a second, and not when it is asked."""
+    """A worker writes its numbers once a second, and not when asked."""
     seen = looks([worker(requests=0, silent_seconds=0.9)], [worker(requests=100, silent_seconds=0.0)])
     assert seen.rate() == pytest.approx(100 / 1.9)
     seen = looks([worker(requests=100, silent_seconds=0.0)], [worker(requests=100, silent_seconds=1.0)])
@@ -74,7 +74,7 @@ def test_the_rate_is_of_the_time_at_which_it_was_counted():
 
 
 def test_a_replaced_worker():
-    """Its successor begins at zero, and nothing is negative."""
+    """A successor begins at zero, and no rate is negative."""
     seen = looks([worker(requests=5000)], [worker(pid=99, generation=2, requests=30, seconds=0.8)])
     assert seen.rate() == pytest.approx(30 / 0.8)
     seen = looks([worker(requests=5000)], [worker(requests=4000)])  # half of a word (pages.py)
@@ -82,14 +82,14 @@ def test_a_replaced_worker():
 
 
 def test_one_that_has_not_counted_yet():
-    """It does not serve yet; the others' rate is the server's."""
+    """A worker without counts does not serve yet; the others' rate is the server's."""
     young = worker(2, pid=0, state="starting", silent_seconds=None, seconds=0.1)
     seen = looks([worker()], [worker(requests=8), young])
     assert seen.rate_of(young) is None and seen.rate() == 8
 
 
 def test_a_long_time_without_an_answer():
-    """What was before says nothing of now."""
+    """Old counts say nothing of now."""
     seen = looks([worker()])
     seen.add(500.0, [server(), {"worker": worker(requests=1000)}])
     assert seen.rate() is None
@@ -99,7 +99,7 @@ def test_a_long_time_without_an_answer():
     ("rate", "text"), [(None, "-"), (0, "0"), (0.04, "0"), (0.44, "0.4"), (9.94, "9.9"), (9.96, "10"), (1234.5, "1234")]
 )
 def test_rates_in_words(rate, text):
-    """As short as it can be told apart."""
+    """Rates are as short as they can be told apart."""
     assert show_rate(rate) == text
 
 
@@ -110,8 +110,8 @@ def head(seen, now=101.0, failure=None):
     return head_of(seen, now, "/run/control", failure)
 
 
-def test_the_head():
-    """Who it is, how it is, what it does."""
+def test_the_head_tells_state_and_work():
+    """The head has the server's name, state and work."""
     seen = looks([worker()], [worker(requests=7), worker(2, threads_busy=3), worker(3, state="starting")])
     assert head(seen) == [
         Line("aserve 1 on cpython 3, pid 10, running for 1 min 0 s"),
@@ -121,7 +121,7 @@ def test_the_head():
 
 
 def test_a_degraded_server():
-    """Its lines are coloured; also while a worker is missing, and nobody calls that degraded yet."""
+    """Lines of a degraded server are coloured; also while a worker is missing, before the status is degraded."""
     seen = looks((server(text="degraded: 1 of 2 workers is missing", workers_ready=1), [worker()]))
     assert [line.is_bad for line in head(seen, 100.0)] == [False, True, True]
     seen = looks((server(workers_ready=1), [worker()]))
@@ -138,13 +138,13 @@ def test_without_workers_and_of_code_of_before():
 
 
 def test_no_answer_yet():
-    """It says whom it asks, and then why there is no answer."""
+    """The screen names the asked server, and then the reason without an answer."""
     assert head(Looks()) == [Line("asking at /run/control")]
     assert head(Looks(), failure="nobody there") == [Line("nobody there; asking again", True)]
 
 
 def test_no_answer_any_more():
-    """What is seen stays, and is said to be old: at once if there is a reason, else when it is late."""
+    """Seen rows stay, marked as old: at once if there is a reason, else when late."""
     seen = looks([worker()])
     assert len(head(seen, 103.0)) == 3
     assert head(seen, 104.0)[3:] == [Line("no answer for 4 s, asking again; what you see is from before", True)]
@@ -152,7 +152,7 @@ def test_no_answer_any_more():
     assert line.is_bad and line.text.startswith("no answer for 1 s") and line.text.endswith("(refused)")
 
 
-# Who needs a look
+# Rows that need a look
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def texts(table):
 
 
 def test_the_table_of_workers():
-    """A wide terminal shows what status shows; a narrow one leaves out what the table below it says."""
+    """A wide terminal shows the table of status; a narrow one leaves out the columns of the table below."""
     seen = looks(
         [worker()], [worker(requests=7, at=[[42.1, "GET /slow"]]), worker(2, silent_seconds=12.3, websockets=2)]
     )
@@ -215,15 +215,15 @@ def test_the_table_of_workers():
 
 
 def test_one_that_is_no_worker():
-    """What has no number yet, or none of that kind, has a sign in its place."""
+    """Missing numbers have a sign in their place."""
     mold = worker(0, pid=0, state="mold", rss_bytes=None, uss_bytes=None)
     assert texts(workers_table(looks([mold]), 79)) == ["-|-|mold|-|1|0|1|3|-|"]
     assert workers_table(Looks(), 79).rows == []
 
 
 @pytest.mark.parametrize("width", [79, 99, 119, 159])
-def test_tables_fit(width):
-    """Also with large numbers everywhere, and the longest of words."""
+def test_tables_fit_with_the_largest_numbers(width):
+    """Tables fit with large numbers everywhere, and the longest words."""
     large = worker(
         128, pid=4194304, state="draining", seconds=86399, requests=99999, connections=9999, running=9999, waiting=999,
         threads_busy=4, websockets=100, silent_seconds=99, uss_bytes=1023 * MIB, at=[[86399, "GET /" + "x" * 300]],
@@ -237,7 +237,7 @@ def test_tables_fit(width):
 
 
 def test_the_table_of_requests():
-    """The oldest of all workers first; those that are too old are coloured."""
+    """The oldest requests of all workers come first; too old ones are coloured."""
     seen = looks([worker(at=[[3.0, "GET /b"], [1.0, "GET /d"]]), worker(2, at=[[120.0, "GET /a"], [2.0, "GET /c"]])])
     table = requests_table(seen, 79)
     assert texts(table) == ["2|2 min 0 s|GET /a", "1|3.0 s|GET /b", "2|2.0 s|GET /c", "1|1.0 s|GET /d"]
@@ -254,10 +254,10 @@ def slow(**changes):
 
 
 def test_the_table_of_slow_requests():
-    """The newest first, with how each ended, and where the app was; those that run are coloured."""
+    """The newest come first, each with its end and the app's place; running ones are coloured."""
     ended = slow(at=12.0, worker=2, seconds=130.0, queue_seconds=100.5, end="answered", status=200, request="GET /b")
     died = slow(at=11.0, worker=None, end="worker_died", status=0)
-    del died["where"]  # code of before does not say it
+    del died["where"]  # old code does not tell it
     table = slow_table(looks((server(slow=[slow(), ended, died]), [])), 150)
     assert texts(table) == [
         "2|2 min 10 s|1 min 40 s|answered 200|GET /b|b.py:2 read",
@@ -270,7 +270,7 @@ def test_the_table_of_slow_requests():
     assert slow_table(Looks(), 79).rows == slow_table(looks([worker()]), 79).rows == []
 
 
-def test_texts():
-    """What does not fit has a sign; what a terminal would obey is not shown."""
+def test_texts_are_cut_and_printable():
+    """A cut has a sign; control characters are not shown."""
     assert (cut("abcd", 4), cut("abcde", 4)) == ("abcd", "abc…")
     assert printable("a\x1b[2J\tb\n\x9bc\r") == "a?[2J   b\n?c?"

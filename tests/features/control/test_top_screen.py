@@ -1,8 +1,7 @@
-"""
-The screen of `aserve top`, driven as a person would, against a control socket that says what the test wants.
+"""The screen of `aserve top`, driven as by a person, against a fake control socket.
 
-What a screen shows is textual's work, which takes ten seconds a test on PyPy: its run has one screen that shows all, one that asks,
-and the command as it is (e2e/test_top.py).
+A screen is textual's work, which takes ten seconds a test on PyPy: its run has one screen that shows all, one that asks, and the command itself
+(e2e/test_top.py).
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ async def server(tmp_path, monkeypatch):
 
 @contextlib.asynccontextmanager
 async def watching(server, size=(80, 24)):
-    """Run the screen; `until` waits for what it should show."""
+    """Run the screen; `until` waits for its text."""
     app = Top(server.path)
-    app.animation_level = "none"  # what scrolls is drawn sixty times a second
+    app.animation_level = "none"  # scrolling would be drawn sixty times a second
     async with app.run_test(size=size) as pilot:
         yield pilot, Until(pilot)
 
@@ -100,8 +99,8 @@ async def test_what_it_shows(server):
 
 
 @ONCE
-async def test_slow_requests(server):
-    """They have a table of their own, as soon as there is one; a key there shows the stacks of its worker."""
+async def test_slow_requests_have_their_table(server):
+    """Slow requests have a table, as soon as there is one; a key there shows the stacks of its worker."""
     async with watching(server, size=(120, 30)) as (pilot, until):
         await until.shows("GET /slow")
         assert "slow requests" not in text_of(pilot.app)
@@ -146,8 +145,7 @@ async def test_it_asks_anew(server):
 
 
 @ONCE
-async def test_another_size(server):
-    """A wider terminal has more columns."""
+async def test_another_size_has_more_columns(server):
     async with watching(server) as (pilot, until):
         await until.shows("GET /slow")
         assert "oldest request " not in text_of(pilot.app)
@@ -156,7 +154,7 @@ async def test_another_size(server):
 
 
 @ONCE
-async def test_many_workers(server):
+async def test_many_workers_scroll(server):
     """The tables share the screen, and each scrolls; the chosen row is in sight after the next answer, too."""
     many = [{"worker": {**WORKER, "slot": slot, "pid": 100 + slot}} for slot in range(1, 33)]
     server.answers["status"] = [SERVER, *many]
@@ -170,8 +168,8 @@ async def test_many_workers(server):
 
 
 @ONCE
-async def test_nobody_answers(server):
-    """It says so, goes on asking, and shows what was; at first it has nothing to show."""
+async def test_nobody_answers_and_rows_stay(server):
+    """Without an answer the screen says so, goes on asking, and keeps its rows; at first it has nothing to show."""
     server.stop()
     async with watching(server) as (pilot, until):
         await until.shows("no server answers at")
@@ -187,7 +185,7 @@ async def test_nobody_answers(server):
 
 @ONCE
 async def test_a_silent_server_holds_nothing(server, monkeypatch):
-    """The screen turns while an answer is waited for, and says how old it is."""
+    """The screen turns while it waits for an answer, and tells its age."""
     monkeypatch.setattr("aserve.features.control.top.LATE_SECONDS", 0.1)
     async with watching(server) as (pilot, until):
         await until.shows("GET /slow")
@@ -198,8 +196,8 @@ async def test_a_silent_server_holds_nothing(server, monkeypatch):
 
 
 @ONCE
-async def test_stacks(server):
-    """Of the chosen worker, of that of the chosen request, or of all; they scroll, and are no markup."""
+async def test_stacks_of_the_chosen_row(server):
+    """Stacks are of the chosen worker, of the chosen request's, or of all; they scroll, and are no markup."""
     lines = "".join(f"  line {number}\n" for number in range(60))
     server.answers["stacks"] = [
         {"worker": 2, "pid": 12, "text": lines},
@@ -227,7 +225,7 @@ async def test_stacks(server):
 
 @ONCE
 async def test_stacks_that_do_not_come(server):
-    """The reason takes their place; while they are waited for, that is said."""
+    """The reason takes the stacks' place; while they are awaited, the screen says so."""
     server.answers["stacks"] = [{"error": "there is no worker 1"}]
     async with watching(server) as (pilot, until):
         await until.shows("GET /slow")
@@ -240,7 +238,7 @@ async def test_stacks_that_do_not_come(server):
 
 @ONCE
 async def test_stacks_of_a_server_without_workers(server):
-    """There is one process, which has no number; and with no row, all are meant."""
+    """The single process has no number; and with no row, all are meant."""
     server.answers["status"] = [{**SERVER, "workers_wanted": 0}, {"worker": {**WORKER, "slot": 0}}]
     async with watching(server) as (pilot, until):
         await pilot.press("s")
@@ -255,8 +253,8 @@ async def test_stacks_of_a_server_without_workers(server):
 
 
 @ONCE
-async def test_reload(server):
-    """It is asked whether that is meant; the end is shown, and the screen is alive until then."""
+async def test_a_reload_asks_for_confirmation(server):
+    """A reload asks for a confirmation; its end is shown, and the screen is alive until then."""
     async with watching(server) as (pilot, until):
         await until.shows("GET /slow")
         await pilot.press("r")
@@ -277,8 +275,7 @@ async def test_reload(server):
             assert len(server.asked("reload")) == 1
 
 
-async def test_recycle(server):
-    """Of the chosen row, after it was asked whether that is meant."""
+async def test_a_recycling_asks_for_confirmation(server):
     server.answers["recycle"] = [{"text": "worker 1 is replaced: pid 17 serves"}]
     async with watching(server) as (pilot, until):
         await until.shows("GET /slow")
@@ -291,7 +288,6 @@ async def test_recycle(server):
 
 @ONCE
 async def test_more_or_fewer_workers(server):
-    """One key, one worker."""
     server.answers["workers"] = [{"text": "workers: 3; before: 2"}]
     async with watching(server) as (pilot, until):
         await until.shows("GET /slow")
@@ -305,8 +301,7 @@ async def test_more_or_fewer_workers(server):
 # Asking
 
 
-async def test_ask(server):
-    """The whole answer, however many objects it has."""
+async def test_ask_returns_the_whole_answer(server):
     assert await ask(server.path, {"ask": "status"}, 60) == STATUS
 
 
@@ -314,8 +309,7 @@ async def test_ask(server):
     ("answer", "why"),
     [([], "the server ended, or was upgraded, before it answered"), ([{"error": "not now"}], "not now")],
 )
-async def test_no_answer(server, answer, why):
-    """Each is one reason."""
+async def test_no_answer_is_one_reason(server, answer, why):
     server.answers["status"] = answer
     with pytest.raises(NoAnswer, match=why):
         await ask(server.path, {"ask": "status"})
@@ -331,7 +325,7 @@ async def test_no_answer(server, answer, why):
     ids=["half an answer", "deep", "another server"],
 )
 async def test_what_is_no_answer(tmp_path, octets, why):
-    """The server was killed amid it, or the socket is not that of --control."""
+    """The server was killed amid its answer, or the socket is not --control's."""
 
     async def on_call(reader, writer):
         await reader.readline()
@@ -354,8 +348,7 @@ async def test_nobody_to_ask(server, tmp_path):
     server.gate.set()
 
 
-def test_run_top(monkeypatch):
-    """The command's way in."""
+def test_run_top_starts_the_screen(monkeypatch):
     ran = []
     monkeypatch.setattr(Top, "run", lambda self: ran.append(self._path))
     top_screen.run_top("/run/control")

@@ -24,7 +24,7 @@ OFFERED = ("br", "zstd", "gzip")
         ("*;q=0", ()),
         ("gzip;q=0.000", ()),
         ("identity", ()),
-        ("identity, gzip;q=0.5", ()),  # it prefers octets as they are
+        ("identity, gzip;q=0.5", ()),  # it prefers plain octets
         ("identity;q=0.5, gzip;q=0.5", ("gzip",)),
         ("identity;q=0, *;q=0", ()),
         ("", ()),
@@ -36,6 +36,6 @@ OFFERED = ("br", "zstd", "gzip")
         ("gzip," + " " * 600, ()),
     ],
 )
-def test_ranked(field, expected):
-    """By weight, then as offered; what cannot be read says nothing."""
+def test_ranked_by_weight_then_offer(field, expected):
+    """Codings come by weight, then as offered; unreadable fields say nothing."""
     assert ranked(field, OFFERED) == expected

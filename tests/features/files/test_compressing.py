@@ -1,4 +1,4 @@
-"""Which responses are compressed, and what is said of them."""
+"""Which responses are compressed, and their fields."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def fetch(body, *fields, status="200 OK", method="GET", **environ):
     return call(compressing(app), "/", method, **{**ACCEPTED, **environ})
 
 
-def test_a_page():
-    """The body is fewer octets, and their number is its length; caches hear on what it depends."""
+def test_a_page_becomes_shorter():
+    """The body is fewer octets, with a new length; caches hear of the dependence."""
     answer = fetch(
         PAGE, HTML, ("Content-Length", str(len(PAGE))), ("ETag", '"a"'), ("Accept-Ranges", "bytes"), ("X-A", "b")
     )
@@ -46,8 +46,8 @@ def test_a_page():
 
 
 @pytest.mark.parametrize("kind", ["application/json", "image/svg+xml", "text/css", "TEXT/HTML", "application/wasm"])
-def test_types(kind):
-    """Text, and what is written like it."""
+def test_types_of_text_are_compressed(kind):
+    """Text, and types written like text, are compressed."""
     assert fetch(PAGE, ("Content-Type", kind)).get("Content-Encoding") == "gzip"
 
 
@@ -68,7 +68,7 @@ def test_types(kind):
     ],
 )
 def test_what_goes_out_as_it_is(fields, status, environ):
-    """Nothing of it is changed, and the app's own iterable goes on."""
+    """Nothing is changed, and the app's own iterable goes on."""
     body = iter([b"x" * 1023])
     answer = fetch(body, *fields, status=status, **environ)
     assert (answer.fields, answer.body) == (fields, b"x" * 1023) and answer.iterable is body
@@ -76,7 +76,7 @@ def test_what_goes_out_as_it_is(fields, status, environ):
 
 @pytest.mark.parametrize("accepted", ["", "identity", "gzip;q=0", "deflate"])
 def test_clients_that_take_none(accepted):
-    """The page goes out as it is; caches hear that others may get something else."""
+    """The page goes out unchanged; caches hear of the dependence."""
     answer = fetch(PAGE, HTML, HTTP_ACCEPT_ENCODING=accepted)
     assert (answer.body, answer.fields) == (PAGE, [HTML, ("Vary", "Accept-Encoding")])
 
@@ -85,19 +85,17 @@ def test_clients_that_take_none(accepted):
     ("vary", "expected"),
     [("Cookie", "Cookie, Accept-Encoding"), ("*", "*"), ("Cookie, accept-encoding", "Cookie, accept-encoding")],
 )
-def test_vary(vary, expected):
-    """What is there stays."""
+def test_vary_keeps_its_names(vary, expected):
     assert fetch(PAGE, HTML, ("Vary", vary)).get("Vary") == expected
 
 
 @pytest.mark.parametrize(("etag", "expected"), [('"a"', 'W/"a"'), ('W/"a"', 'W/"a"')])
-def test_tags(etag, expected):
-    """A weak tag stays one."""
+def test_weak_tags_stay_weak(etag, expected):
     assert fetch(PAGE, HTML, ("ETag", etag)).get("ETag") == expected
 
 
 def test_a_strong_tag_for_if_match():
-    """RFC 9110 13.1.1: no weak tag matches, so If-Match reaches the app as the client sent it; Cache-Control: no-transform keeps a tag strong."""
+    """RFC 9110 13.1.1: no weak tag matches, so If-Match reaches the app unchanged; Cache-Control: no-transform keeps a tag strong."""
     seen = []
 
     def app(environ, start_response):
@@ -109,28 +107,26 @@ def test_a_strong_tag_for_if_match():
     assert (seen, answer.get("ETag"), answer.body) == (['W/"a"'], '"a"', PAGE)
 
 
-def test_a_part():
-    """Parts are not compressed: a client has the rest from a response as it was. Caches hear what they would of the whole."""
+def test_a_part_is_not_compressed():
+    """Parts are not compressed: a client has the rest from a plain response. Caches hear the same as of the whole."""
     answer = fetch(PAGE, HTML, ("Content-Range", "bytes 0-1/2"), ("ETag", '"a"'), status="206 Partial Content")
     assert (answer.body, answer.get("Vary"), answer.get("ETag")) == (PAGE, "Accept-Encoding", '"a"')
 
 
-def test_not_modified():
-    """A client that has the compressed page hears of that one."""
+def test_not_modified_names_the_compressed_page():
+    """A client with the compressed page hears of that page."""
     answer = fetch([], ("ETag", '"a"'), status="304 Not Modified", HTTP_IF_NONE_MATCH='W/"b", W/"a"')
     assert answer.fields == [("ETag", 'W/"a"'), ("Vary", "Accept-Encoding")]
 
 
 @pytest.mark.parametrize("body", [b"x" * 1023, random.Random(1).randbytes(2000), b""], ids=["short", "noise", "empty"])
 def test_what_does_not_become_shorter(body):
-    """A short body, and one that compressing would only make longer, goes out as it is."""
+    """A short body, and one made longer by compressing, goes out unchanged."""
     answer = fetch(body, HTML)
     assert (answer.body, answer.fields) == (body, [HTML, ("Vary", "Accept-Encoding")])
 
 
 def test_the_least_size():
-    """It is a setting."""
-
     def app(environ, start_response):
         start_response("200 OK", [HTML])
         return [b"x" * 100]
@@ -139,20 +135,19 @@ def test_the_least_size():
 
 
 def test_a_list_of_several():
-    """A list is all there, and so one body."""
     answer = fetch([PAGE[:10], b"", PAGE[10:]], HTML)
     assert gzip.decompress(answer.body) == PAGE and answer.get("Content-Length") == str(len(answer.body))
 
 
 def test_an_iterable_of_one_piece():
-    """What the first piece is all of, by its length, has a length again."""
+    """A first piece of the whole length has a length again."""
     answer = fetch(iter([b"", PAGE]), HTML, ("Content-Length", str(len(PAGE))))
     assert gzip.decompress(answer.body) == PAGE and answer.get("Content-Length") == str(len(answer.body))
 
 
 @pytest.mark.parametrize("length", [None, 30, 2000])
-def test_a_stream(length):
-    """Each piece can be read when it is yielded; nothing is said of the length."""
+def test_a_stream_can_be_read_piece_by_piece(length):
+    """Each piece can be read when yielded; the length is not told."""
     pieces = [b"data: 1\n\n", b"", b"data: two\n\n", b"data: 333\n\n"]
     fields = [HTML] if length is None else [HTML, ("Content-Length", str(length))]
     app = compressing(
@@ -168,7 +163,7 @@ def test_a_stream(length):
 
 
 class Page:
-    """An iterable that is closed."""
+    """An iterable with close()."""
 
     def __init__(self, *chunks):
         self.chunks, self.closed = chunks, 0
@@ -177,18 +172,16 @@ class Page:
         return iter(self.chunks)
 
     def close(self):
-        """Count it."""
         self.closed += 1
 
 
-def test_close():
-    """The app's iterable is closed once."""
+def test_close_is_called_once():
     page = Page(PAGE, PAGE)
     assert gzip.decompress(fetch(page, HTML).body) == PAGE + PAGE and page.closed == 1
 
 
-def test_write():
-    """What write() was given can be read when it returns."""
+def test_write_flushes_its_octets():
+    """Octets of write() can be read at its return."""
 
     def app(environ, start_response):
         write = start_response("200 OK", [HTML])
@@ -202,8 +195,6 @@ def test_write():
 
 
 def test_write_of_a_whole_body():
-    """It has a length again."""
-
     def app(environ, start_response):
         start_response("200 OK", [HTML, ("Content-Length", str(len(PAGE)))])(PAGE)
         return []
@@ -212,8 +203,8 @@ def test_write_of_a_whole_body():
     assert gzip.decompress(answer.body) == PAGE and answer.get("Content-Length") == str(len(answer.body))
 
 
-def test_a_generator():
-    """An app that starts with its first item."""
+def test_a_generator_is_compressed():
+    """An app that starts with its first item is compressed, too."""
 
     def late(kind):
         def app(environ, start_response):
@@ -227,8 +218,8 @@ def test_a_generator():
 
 
 @pytest.mark.parametrize("body", [b"", PAGE])
-def test_a_head(body):
-    """A HEAD is told what the GET would be, as far as that is known."""
+def test_a_head_has_the_fields_of_get(body):
+    """A HEAD has the fields of the GET, as far as known."""
     for iterable in ([body], iter([body])):
         answer = fetch(iterable, HTML, ("Content-Length", str(len(PAGE))), method="HEAD")
         assert (answer.get("Content-Encoding"), answer.get("Vary")) == ("gzip", "Accept-Encoding")
@@ -239,7 +230,7 @@ def test_a_head(body):
 
 @pytest.mark.parametrize("chunks", [["text"], [b"a", None], iter(["text"])])
 def test_bodies_that_are_none(chunks):
-    """They reach the server, which says what is wrong."""
+    """Wrong bodies reach the server, which tells the fault."""
     app = compressing(lambda environ, start_response: start_response("200 OK", [HTML]) and chunks)
     started = []
     got = [*app({"REQUEST_METHOD": "GET", **ACCEPTED}, lambda *arguments: started.append(arguments) or True)]
@@ -247,7 +238,7 @@ def test_bodies_that_are_none(chunks):
 
 
 def test_pieces_that_are_none():
-    """The same behind what is out already."""
+    """Wrong pieces are told behind earlier ones, too."""
     app = compressing(lambda environ, start_response: start_response("200 OK", [HTML]) and iter([PAGE, "text"]))
     started = []
     got = [*app({"REQUEST_METHOD": "GET", **ACCEPTED}, lambda *arguments: started.append(arguments) or True)]
@@ -255,20 +246,19 @@ def test_pieces_that_are_none():
 
 
 def test_a_length_that_is_wrong():
-    """It goes to the server as it is, which says so."""
+    """A wrong length goes to the server unchanged, which says so."""
     answer = fetch(PAGE, HTML, ("Content-Length", "5000"))
     assert (answer.body, answer.get("Content-Length")) == (PAGE, "5000")
 
 
 def test_an_app_that_does_not_start():
-    """That is the server's to say."""
     assert list(compressing(lambda environ, start_response: [PAGE])({**ACCEPTED}, None)) == [PAGE]
     assert list(compressing(lambda environ, start_response: [])({**ACCEPTED}, None)) == []
 
 
 @pytest.mark.parametrize("fields", [None, [("a",)], [(1, 2)], ["ab", "cde"]])
 def test_fields_that_are_none(fields):
-    """They go to the server as they are."""
+    """Wrong fields go to the server unchanged."""
     seen = []
     compressing(lambda environ, start_response: start_response("200 OK", fields) or [])(
         {**ACCEPTED}, lambda *arguments: seen.append(arguments)
@@ -277,7 +267,7 @@ def test_fields_that_are_none(fields):
 
 
 def test_a_second_start():
-    """Before anything is out an error page takes the place of the page; without exc_info it is a mistake."""
+    """Before any octet an error page takes the place of the page; without exc_info it is a mistake."""
 
     def app(environ, start_response):
         start_response("200 OK", [HTML])
@@ -291,7 +281,7 @@ def test_a_second_start():
 
 
 def test_a_second_start_that_is_late():
-    """The server raises what was given."""
+    """The server raises the given error."""
 
     def app(environ, start_response):
         start_response("200 OK", [HTML])(PAGE)
@@ -308,8 +298,8 @@ def test_a_second_start_that_is_late():
     assert seen[1] == ("500 Oh", [], ("kind", "error", None))
 
 
-def test_files(tmp_path):
-    """A file that the app gives is compressed in pieces like any other response."""
+def test_files_are_compressed_in_pieces(tmp_path):
+    """A file of the app's is compressed in pieces like any response."""
     path = tmp_path / "a.css"
     path.write_bytes(PAGE * 50)
 

@@ -1,4 +1,4 @@
-"""What makes octets fewer, and that it can be read piece by piece."""
+"""Compressors make octets fewer, readable piece by piece."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def new_decoder(coding):
     )
 
 
-# The module that writes a coding, and those that would be asked before it.
+# The module that writes a coding, and its preferred rivals.
 WRITERS = [
     ("gzip", "zlib", ()),
     ("br", "brotli", ()),
@@ -54,7 +54,7 @@ WRITERS = [
 
 @pytest.fixture(params=WRITERS, ids=lambda each: each[1])
 def writer(request, monkeypatch):
-    """Return a coding and how a body of it is begun, by each module that is installed."""
+    """Return a coding and the start of its streams, by each installed module."""
     coding, name, hidden = request.param
     if not has(name):
         pytest.skip(f"{name} is not installed")
@@ -74,8 +74,7 @@ def hide(monkeypatch, *names):
     monkeypatch.setattr(compressors, "importlib", types.SimpleNamespace(import_module=import_module))
 
 
-def test_a_body(writer):
-    """What was compressed becomes what it was."""
+def test_a_body_is_restored(writer):
     coding, new_stream = writer
     stream = new_stream()
     octets = stream.compress(TEXT) + stream.finish()
@@ -84,8 +83,7 @@ def test_a_body(writer):
     assert new_decoder(coding)(empty.finish()) == b""
 
 
-def test_pieces(writer):
-    """What was flushed can be read before the next piece is there."""
+def test_flushed_pieces_can_be_read(writer):
     coding, new_stream = writer
     stream, decode = new_stream(), new_decoder(coding)
     for number in range(5):
@@ -95,7 +93,6 @@ def test_pieces(writer):
 
 
 def test_several_at_once(writer):
-    """Streams of several threads know nothing of one another."""
     coding, new_stream = writer
     failed = []
 
@@ -115,7 +112,7 @@ def test_several_at_once(writer):
 
 
 def test_only_what_is_installed(monkeypatch):
-    """gzip is always there; others need a package, and come first."""
+    """gzip is always there; other codings need a package, and come first."""
     hide(monkeypatch, "brotli", "brotlicffi", "compression.zstd", "backports.zstd", "zstandard")
     assert list(find_codings()) == ["gzip"]
     monkeypatch.undo()

@@ -67,14 +67,13 @@ def environ_of(fields):
         (STRONG, {"IF_MODIFIED_SINCE": "0"}, PASSED),
         (STRONG, {"IF_NONE_MATCH": '"b"', "IF_MODIFIED_SINCE": AFTER}, PASSED),
         (BARE, {"IF_MODIFIED_SINCE": DATE}, PASSED),
-        # 13.2.2: what fails comes first
+        # 13.2.2: a failing condition comes first
         (STRONG, {"IF_MATCH": '"b"', "IF_NONE_MATCH": '"a"'}, FAILED),
         (STRONG, {"IF_MATCH": '"a"', "IF_NONE_MATCH": '"a"'}, NOT_MODIFIED),
         (STRONG, {"IF_UNMODIFIED_SINCE": BEFORE, "IF_MODIFIED_SINCE": DATE}, FAILED),
     ],
 )
-def test_evaluate(validators, fields, status):
-    """By the order of RFC 9110 13.2.2."""
+def test_conditions_follow_the_order_of_rfc_9110(validators, fields, status):
     assert evaluate(environ_of(fields), validators) == status
 
 
@@ -87,19 +86,18 @@ def test_evaluate(validators, fields, status):
         (STRONG, 'W/"a"', False),
         (WEAK, 'W/"a"', False),
         (STRONG, DATE, True),
-        (STRONG, AFTER, False),  # RFC 9110 13.1.5: not a later one, the very date
+        (STRONG, AFTER, False),  # RFC 9110 13.1.5: not a later date, only the equal one
         (STRONG, BEFORE, False),
         (STRONG, "a", False),
         (BARE, DATE, False),
     ],
 )
-def test_if_range(validators, condition, expected):
-    """A part fits only what has the same strong validator."""
+def test_a_part_needs_the_same_strong_validator(validators, condition, expected):
     assert may_be_partial({} if condition is None else {"HTTP_IF_RANGE": condition}, validators) is expected
 
 
 def test_a_date_of_this_second_is_weak(monkeypatch):
-    """The file may have changed again within it."""
+    """The file may change again within the second."""
     monkeypatch.setattr(time, "time", lambda: NOW + 0.9)
     assert not may_be_partial({"HTTP_IF_RANGE": DATE}, STRONG)
     monkeypatch.setattr(time, "time", lambda: NOW + 1.0)
@@ -119,13 +117,13 @@ def test_a_date_of_this_second_is_weak(monkeypatch):
         ("Sun, 06 Foo 1994 08:49:37 GMT", None),
     ],
 )
-def test_parse_date(text, seconds):
-    """In all three forms of RFC 9110 5.6.7; nonsense is none."""
+def test_dates_have_three_forms(text, seconds):
+    """All three forms of RFC 9110 5.6.7 are read; nonsense is none."""
     assert parse_date(text) == seconds
 
 
 def test_validators_of_files(tmp_path):
-    """Size, time and inode make the tag: what differs in one has another."""
+    """Size, time and inode make the tag: a change of one makes another."""
     seen = set()
     for name, content, nanoseconds in (
         ("a", b"1", NOW * 10**9), ("a", b"1", NOW * 10**9 + 4_000_000), ("a", b"12", NOW * 10**9), ("b", b"1", NOW * 10**9)
@@ -142,7 +140,7 @@ def test_validators_of_files(tmp_path):
 
 
 def test_dates_that_are_not_told(tmp_path):
-    """A date that is still to come is now (RFC 9110 8.8.2.1); one that no tool has set is none."""
+    """A future date is now (RFC 9110 8.8.2.1); a date set by no tool is none."""
     path = tmp_path / "a"
     path.write_bytes(b"1")
     before = int(time.time())

@@ -1,4 +1,4 @@
-"""What a file is, by its name."""
+"""A file's type, by its name."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from aserve.features.files.content_types import content_type, is_compressible
         ("a.", "application/octet-stream"),
     ],
 )
-def test_content_type(name, kind):
+def test_the_last_suffix_decides_the_type(name, kind):
     """The last suffix decides, in either case; text is UTF-8."""
     assert content_type(name) == kind
 
@@ -56,6 +56,5 @@ def test_content_type(name, kind):
         ("", False),
     ],
 )
-def test_is_compressible(kind, expected):
-    """Text, and what is written like it."""
+def test_text_types_are_compressible(kind, expected):
     assert is_compressible(kind) is expected

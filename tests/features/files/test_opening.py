@@ -15,7 +15,7 @@ from aserve.features.files.opening import Folder
 
 @pytest.fixture
 def site(tmp_path):
-    """Return a folder with files, beside one that is not to be seen."""
+    """Return a folder with files, beside a hidden one."""
     (tmp_path / "secret").write_bytes(b"secret")
     site = tmp_path / "site"
     (site / "sub" / "deep").mkdir(parents=True)
@@ -26,7 +26,7 @@ def site(tmp_path):
 
 
 def read(site, path, may_leave=False):
-    """Return what is found: octets of a file, "folder", or None."""
+    """Return octets of a file, "folder", or None."""
     found = Folder(str(site), may_leave).find([os.fsencode(name) for name in path.split("/") if name])
     if found is None:
         return None
@@ -38,13 +38,13 @@ def read(site, path, may_leave=False):
 
 @pytest.fixture(autouse=True)
 def fds(tmp_path):
-    """Every descriptor that leads into the test's folder is closed again."""
+    """Every descriptor into the test's folder is closed again."""
     yield
     assert [path for path in open_paths() if path.startswith(str(tmp_path))] == []
 
 
 def open_paths():
-    """Yield what each descriptor of this process leads to; threads of other tests may close theirs meanwhile."""
+    """Yield the targets of this process's descriptors; threads of other tests may close theirs meanwhile."""
     for fd in os.listdir("/proc/self/fd"):
         with contextlib.suppress(FileNotFoundError):
             yield os.readlink(f"/proc/self/fd/{fd}")
@@ -65,15 +65,14 @@ def open_paths():
         ("x" * 300, None),
     ],
 )
-def test_find(site, path, expected, may_leave):
-    """Files and folders are found; what is not there is not."""
+def test_files_and_folders_are_found(site, path, expected, may_leave):
     assert read(site, path, may_leave) == expected
 
 
 @pytest.mark.parametrize("is_absolute", [True, False])
 @pytest.mark.parametrize("place", ["link", "sub/link"])
-def test_links_inside(site, place, is_absolute):
-    """A link that stays in the folder is followed: to a file, to a folder, or to another link."""
+def test_links_inside_are_followed(site, place, is_absolute):
+    """A link inside the folder is followed: to a file, to a folder, or to another link."""
     (site / place).symlink_to(site / "a.css" if is_absolute else os.path.relpath(site / "a.css", (site / place).parent))
     (site / "folder").symlink_to("sub")
     (site / "chain").symlink_to("folder")
@@ -83,7 +82,7 @@ def test_links_inside(site, place, is_absolute):
 
 
 def test_links_as_kubernetes_makes_them(site):
-    """A volume of a ConfigMap has its files behind two links, one of them with dots in its name."""
+    """A volume of a ConfigMap has its files behind two links, one with dots in its name."""
     (site / "..2026").mkdir()
     (site / "..2026" / "key").write_bytes(b"value")
     (site / "..data").symlink_to("..2026")
@@ -104,7 +103,7 @@ def test_links_as_kubernetes_makes_them(site):
     ],
 )
 def test_links_that_lead_out(site, place, to, path):
-    """Others are not, unless that is allowed."""
+    """Links out are not followed, unless allowed."""
     (site / place).symlink_to(to)
     assert read(site, path) is None
     if path.endswith("secret") or to == "../secret":
@@ -112,7 +111,7 @@ def test_links_that_lead_out(site, place, to, path):
 
 
 def test_a_folder_of_a_similar_name(site):
-    """That the beginning of a path is the same does not make it one inside."""
+    """An equal beginning does not make a path one inside."""
     (site.parent / "site2").mkdir()
     (site.parent / "site2" / "a").write_bytes(b"no")
     (site / "link").symlink_to("../site2/a")
@@ -120,7 +119,7 @@ def test_a_folder_of_a_similar_name(site):
 
 
 def test_a_link_that_appears_meanwhile(site, monkeypatch):
-    """What was resolved is opened without following links: one that was put there since is not followed."""
+    """A resolved path is opened without following links: a new one is not followed."""
     (site / "link").symlink_to("sub/deep/b")
     real = os.path.realpath
 
@@ -136,7 +135,7 @@ def test_a_link_that_appears_meanwhile(site, monkeypatch):
 
 
 def test_a_link_that_becomes_a_folder_meanwhile(site, monkeypatch):
-    """It is resolved as a link, and is none by then: at that moment there is no such file."""
+    """The path is resolved as a link, and is none by then: at that moment there is no such file."""
     link = site / "link"
     link.symlink_to("sub")
     read_link = os.readlink
@@ -165,7 +164,7 @@ def test_names_that_a_file_system_cannot_have(site, monkeypatch, number, may_lea
 
 
 def test_the_folder_itself_may_be_a_link(site):
-    """Its path was configured; where it leads is found anew for each file."""
+    """The folder's path was configured; its target is found anew for each file."""
     current = site.parent / "current"
     current.symlink_to("site")
     assert read(current, "sub/deep/b") == b"b"
@@ -176,8 +175,8 @@ def test_the_folder_itself_may_be_a_link(site):
     assert (read(current, "sub/deep/b"), read(current, "c")) == (None, b"c")
 
 
-def test_one_file(site):
-    """It may be a file; below that is nothing."""
+def test_one_file_has_nothing_below(site):
+    """A file may stand for the folder; below is nothing."""
     assert read(site / "a.css", "") == b"a"
     assert read(site / "a.css", "b") is None
     assert read(site / "gone", "") is None
@@ -192,7 +191,7 @@ def test_what_is_no_file(site, may_leave):
         assert read(site, "fifo", may_leave) is None and read(site, "socket", may_leave) is None
 
 
-def test_siblings(site):
+def test_siblings_take_its_place(site):
     """A regular file beside it takes its place."""
     (site / "a.css.br").mkdir()
     (site / "a.css.zst").symlink_to("../secret")
@@ -219,7 +218,7 @@ def failing(monkeypatch, number):
 
 
 def test_what_may_not_be_read(site, monkeypatch, caplog):
-    """That is as if it were not there, and the log says it once."""
+    """An unreadable file counts as missing, and the log says so once."""
     failing(monkeypatch, errno.EACCES)
     folder = Folder(str(site), False)
     assert folder.find([b"a.css"]) is None and folder.find([b"a.css"]) is None
@@ -228,7 +227,7 @@ def test_what_may_not_be_read(site, monkeypatch, caplog):
 
 
 def test_a_system_without_descriptors(site, monkeypatch):
-    """That is no missing file, which caches would remember."""
+    """A lack of descriptors is no missing file, which caches would remember."""
     found = Folder(str(site), False).find([b"a.css"])
     assert found is not None
     failing(monkeypatch, errno.EMFILE)

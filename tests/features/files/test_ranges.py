@@ -22,7 +22,7 @@ pytestmark = pytest.mark.long_on_pypy
         ("Bytes = 0-0 , 2-2,, -1", [Part(0, 1), Part(2, 1), Part(99, 1)]),
         ("bytes=5-6,0-1", [Part(5, 2), Part(0, 2)]),  # in the order of the request
         ("bytes=0-0,200-300", [Part(0, 1)]),
-        # RFC 9110 15.5.17: none of them can be satisfied
+        # RFC 9110 15.5.17: no range can be satisfied
         ("bytes=100-", []),
         ("bytes=10000-11000", []),
         ("bytes=-0", []),
@@ -43,8 +43,7 @@ pytestmark = pytest.mark.long_on_pypy
         ("bytes=" + ",".join(["0-0"] * (MAX_RANGES + 1)), None),
     ],
 )
-def test_parse_range(field, parts):
-    """Of 100 octets."""
+def test_ranges_of_a_hundred_octets_are_read(field, parts):
     assert parse_range(field, 100) == parts
 
 
@@ -53,14 +52,13 @@ def test_nothing_to_part():
     assert parse_range("bytes=0-", 0) is None and parse_range("bytes=-5", 0) is None
 
 
-def test_many_ranges():
-    """As many as are allowed."""
+def test_as_many_ranges_as_allowed_are_read():
     field = "bytes=" + ",".join(f"{number}-{number}" for number in range(MAX_RANGES))
     assert len(parse_range(field, 1000) or []) == MAX_RANGES
 
 
-def test_multipart():
-    """Each part says which it is; the length is that of all."""
+def test_multipart_has_a_head_for_each_part():
+    """Each part tells its range; the length is of all parts."""
     frame = multipart([Part(0, 2), Part(5, 1)], 10, "text/css")
     boundary = frame.content_type.partition("boundary=")[2]
     body = frame.heads[0] + b"ab" + frame.heads[1] + b"f" + frame.tail
@@ -73,6 +71,6 @@ def test_multipart():
     assert b"Content-Type" not in multipart([Part(0, 1)], 10, "").heads[0]
 
 
-def test_content_range():
+def test_content_range_includes_the_last_octet():
     """RFC 9110 14.4: the last octet is included."""
     assert content_range(Part(21, 10), 100) == "bytes 21-30/100"

@@ -40,7 +40,7 @@ def fetch(tmp_path):
 
 @pytest.mark.parametrize("size", [0, 1, SMALL_BYTES, SMALL_BYTES + 1])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_whole(fetch, size, method):
+def test_a_whole_file_is_octets_or_sent(fetch, size, method):
     """A small file is octets, a large one is for the server to send; a HEAD opens neither."""
     answer = fetch(size, method=method)
     assert (answer.status, answer.get("Content-Length")) == ("200 OK", str(size))
@@ -50,21 +50,20 @@ def test_whole(fetch, size, method):
     assert (type(answer.iterable) is FileWrapper) == (size > SMALL_BYTES and method == "GET")
 
 
-def test_without_validators(fetch):
-    """A file that has none is told without."""
+def test_without_validators_no_field_is_sent(fetch):
     answer = fetch(validators=Validators("", None))
     assert answer.get("ETag") is answer.get("Last-Modified") is None and answer.code == 200
 
 
-def test_not_modified(fetch):
-    """RFC 9110 15.4.5: what guides caches, and nothing of the content."""
+def test_not_modified_has_fields_for_caches(fetch):
+    """RFC 9110 15.4.5: a 304 has the fields for caches, and nothing of the content."""
     answer = fetch(HTTP_IF_NONE_MATCH=ETAG, HTTP_RANGE="bytes=0-1")
     assert (answer.status, answer.body) == ("304 Not Modified", b"")
     assert answer.fields == [("Vary", "Accept-Encoding"), ("ETag", ETAG)]
 
 
-def test_precondition_failed(fetch):
-    """The body says why; nothing of the file is told."""
+def test_precondition_failed_tells_nothing_of_the_file(fetch):
+    """The body tells the reason; nothing of the file is told."""
     answer = fetch(HTTP_IF_MATCH='"other"')
     assert (answer.code, answer.body) == (412, b"412: the file is not what the request expects\n")
     assert answer.get("ETag") is answer.get("Content-Encoding") is None
@@ -73,8 +72,7 @@ def test_precondition_failed(fetch):
 @pytest.mark.parametrize(
     ("size", "field", "begin", "end"), [(1000, "0-13", 0, 14), (1000, "-3", 997, 1000), (100_000, "5-90000", 5, 90_001)]
 )
-def test_one_part(fetch, size, field, begin, end):
-    """Part of a small file, and of a large one."""
+def test_one_part_of_a_file_is_sent(fetch, size, field, begin, end):
     answer = fetch(size, HTTP_RANGE=f"bytes={field}")
     assert (answer.status, answer.get("Content-Range")) == ("206 Partial Content", f"bytes {begin}-{end - 1}/{size}")
     assert answer.get("Content-Length") == str(end - begin)
@@ -83,8 +81,7 @@ def test_one_part(fetch, size, field, begin, end):
 
 
 @pytest.mark.parametrize("size", [1000, 100_000])
-def test_several_parts(fetch, size):
-    """Each with its head."""
+def test_several_parts_have_a_head_each(fetch, size):
     answer = fetch(size, HTTP_RANGE="bytes=0-1,5-,")
     assert answer.status == "206 Partial Content"
     kind, _, boundary = (answer.get("Content-Type") or "").partition("; boundary=")
@@ -102,7 +99,7 @@ def test_parts_of_no_type(fetch):
 
 
 def test_parts_of_a_file_that_shrinks(fetch, tmp_path, monkeypatch):
-    """The body ends early, and nothing is taken for its end."""
+    """The body ends early, and nothing looks like its end."""
     real = os.pread
 
     def pread(fd, count, offset):
@@ -115,7 +112,7 @@ def test_parts_of_a_file_that_shrinks(fetch, tmp_path, monkeypatch):
 
 
 def test_a_range_that_is_not_there(fetch):
-    """RFC 9110 15.5.17: the answer says how long it is."""
+    """RFC 9110 15.5.17: the answer tells the file's length."""
     answer = fetch(HTTP_RANGE="bytes=1000-")
     assert (answer.status, answer.get("Content-Range")) == ("416 Range Not Satisfiable", "bytes */1000")
     assert answer.body == b"416: the file has 1000 octets\n"

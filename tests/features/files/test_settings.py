@@ -24,13 +24,13 @@ from aserve.settings.prefixes import Below
         ("/\u00e9=/srv", Below("/\u00c3\u00a9", "/srv")),
     ],
 )
-def test_static(text, below):
-    """A prefix has no slash at its end, and its octets as latin-1."""
+def test_static_has_prefix_and_folder(text, below):
+    """A prefix loses its last slash, and its octets are latin-1."""
     assert parse_static(text) == below
 
 
 def test_a_folder_is_absolute(monkeypatch, tmp_path):
-    """The app may change the current folder; what was made absolute stays so."""
+    """The app may change the current folder; an absolute path stays."""
     monkeypatch.chdir(tmp_path)
     config = Config(static="/static=assets\n/=.")
     assert config.static == (f"/static={tmp_path}/assets", f"/={tmp_path}")
@@ -39,7 +39,7 @@ def test_a_folder_is_absolute(monkeypatch, tmp_path):
 
 
 def test_what_the_app_may_name(monkeypatch, tmp_path):
-    """A folder, with the path that stands for it or without."""
+    """A folder may come with a path for it or without."""
     monkeypatch.chdir(tmp_path)
     config = Config(x_sendfile=["media", "/protected/ = media", "/srv/media/"])
     assert config.x_sendfile == (f"{tmp_path}/media", f"/protected/={tmp_path}/media", "/srv/media")
@@ -53,7 +53,7 @@ def test_what_the_app_may_name(monkeypatch, tmp_path):
     ["static=/srv", "/static", "/static=", "=/srv", "/a//b=/srv", "/a/../b=/srv", "//=/srv", "/%41=/s", "/a\\b=/s"],
 )
 def test_what_is_no_prefix(text):
-    """What could never be a path below which something is, is refused."""
+    """A prefix without possible paths below is refused."""
     with pytest.raises(ConfigError, match=r"^static: .*; accepted: a path's beginning"):
         Config(static=text)
 
@@ -67,8 +67,8 @@ def test_what_is_no_prefix(text):
         ("^/a b/ 8760h", "^/a b/", "max-age=31536000"),
     ],
 )
-def test_expiry(text, pattern, cache_control):
-    """A time, or immutable, for every path or for those with a pattern."""
+def test_expiry_has_a_time_and_a_pattern(text, pattern, cache_control):
+    """An expiry is a time, or immutable, for every path or for a pattern."""
     expiry = parse_expiry(text)
     assert (expiry.pattern and expiry.pattern.pattern, expiry.cache_control) == (pattern, cache_control)
 
@@ -82,7 +82,6 @@ def test_expiry(text, pattern, cache_control):
     ],
 )
 def test_what_is_no_expiry(text, why):
-    """The message says what was wrong."""
     with pytest.raises(ConfigError, match=f"^static_expires: .*{why}"):
         Config(static_expires=[text])
 
@@ -96,8 +95,8 @@ def test_what_is_no_expiry(text, why):
         ("Link: </a>; rel=next, b: c", None, "Link", "</a>; rel=next, b: c"),
     ],
 )
-def test_added_field(text, pattern, name, value):
-    """The first name with a colon is the field's; what is before it, the pattern."""
+def test_an_added_field_has_name_and_pattern(text, pattern, name, value):
+    """The first name with a colon is the field's; the part before is the pattern."""
     field = parse_added_field(text)
     assert (field.pattern and field.pattern.pattern, field.name, field.value) == (pattern, name, value)
 
@@ -115,13 +114,13 @@ def test_added_field(text, pattern, name, value):
     ],
 )
 def test_what_is_no_field_to_add(text, why):
-    """Nothing that could break a response gets into one."""
+    """Nothing that could break a response gets into a field."""
     with pytest.raises(ConfigError, match=f"^static_fields: .*{why}"):
         Config(static_fields=[text])
 
 
-def test_names():
-    """Names of files; none at all if empty."""
+def test_names_of_an_index_are_files():
+    """Names are of files; none if empty."""
     assert Config(static_index="index.html index.htm").static_index == ("index.html", "index.htm")
     assert Config(static_index="").static_index == ()
     for name in ("a/b", "..", ".htaccess"):
@@ -129,8 +128,7 @@ def test_names():
             Config(static_index=[name])
 
 
-def test_defaults():
-    """Without them nothing of it is done."""
+def test_defaults_serve_no_file():
     assert defaults_of(FileSettings) == {
         "static": (), "static_index": ("index.html",), "static_expires": (), "static_fields": (), "static_symlinks": False,
         "x_sendfile": (), "compress": False, "compress_min_bytes": 1024,

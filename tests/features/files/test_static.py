@@ -1,4 +1,4 @@
-"""Which file a path stands for, and which requests remain the app's."""
+"""The file of a path, and the requests left to the app."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ def is_apps(answer):
         ("/s/docs/a b.txt", b"spaces"),
         ("/s/empty/nothing.txt", b""),
         ("/s/.well-known/security.txt", b"contact"),
-        ("/s/\u00c3\u00a9.txt", b"accent"),  # its octets, as PEP 3333 has them
+        ("/s/\u00c3\u00a9.txt", b"accent"),  # its octets, by PEP 3333
         ("/s/app.css.gz", gzip.compress(CSS, mtime=0)),
     ],
 )
-def test_files(fetch, path, body):
-    """A path stands for the file of its name, one with a slash at its end for that folder's index."""
+def test_files_are_found_by_path(fetch, path, body):
+    """A path stands for the file of its name, a path with a last slash for that folder's index."""
     answer = fetch(path)
     assert answer.code == 200 and (answer.body == body or gzip.decompress(answer.body) == CSS)
 
@@ -95,27 +95,25 @@ def test_files(fetch, path, body):
     ],
 )  # fmt: skip
 def test_what_is_the_apps(fetch, path):
-    """What is no file, or none that is meant for others, the app answers, in its own style."""
+    """Paths without a public file are answered by the app, in its own style."""
     assert is_apps(fetch(path))
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE", "OPTIONS", "PUT"])
-def test_methods(fetch, method):
-    """Files are read and nothing else; where there is none, a method is the app's."""
+def test_methods_other_than_get_and_head_are_refused(fetch, method):
+    """Files are only read; where there is none, any method is the app's."""
     answer = fetch("/s/app.css", method)
     assert (answer.status, answer.get("Allow")) == ("405 Method Not Allowed", "GET, HEAD")
     for path in ("/s/no", "/s/", "/s/docs", "/s/docs/"):
         assert is_apps(fetch(path, method))
 
 
-def test_head(fetch):
-    """A HEAD is answered like a GET, without the body."""
+def test_head_has_no_body(fetch):
     answer = fetch("/s/photo.png", "HEAD")
     assert (answer.code, answer.body, answer.get("Content-Length")) == (200, b"", "3")
 
 
-def test_links_out(fetch, site):
-    """They are followed if that is asked for."""
+def test_links_out_are_followed_if_asked(fetch, site):
     (site / "link.txt").symlink_to("../secret")
     assert is_apps(fetch("/s/link.txt"))
     assert fetch("/s/link.txt", settings={"static_symlinks": True}).body == b"secret"
@@ -129,21 +127,21 @@ def test_links_out(fetch, site):
         ("/s/docs", "", "/app", "/app/s/docs/"),
     ],
 )
-def test_folders(fetch, path, query, script_name, location):
-    """One that has an index has a slash at its end."""
+def test_folders_with_an_index_are_redirected(fetch, path, query, script_name, location):
+    """A folder with an index gets a slash at its end."""
     answer = fetch(path, QUERY_STRING=query, SCRIPT_NAME=script_name)
     assert (answer.status, answer.get("Location")) == ("302 Found", location)
 
 
 def test_folders_with_names_of_any_kind(fetch, site):
-    """What may not stand in a URL is escaped."""
+    """Characters not allowed in a URL are escaped."""
     (site / "\u00e9 ?").mkdir()
     (site / "\u00e9 ?" / "index.html").write_bytes(b"")
     assert fetch("/s/\u00c3\u00a9 ?").get("Location") == "/s/%C3%A9%20%3F/"
 
 
-def test_index_names(fetch, site):
-    """The first that is there; without a name none. A folder is no index."""
+def test_index_names_are_tried_in_order(fetch, site):
+    """The first present name is taken; without a name none. A folder is no index."""
     names = {"static_index": "index.htm index.html"}
     assert fetch("/s/folder.html/", settings=names).body == b"other index"
     assert fetch("/s/docs/", settings=names).body == b"docs"
@@ -154,8 +152,8 @@ def test_index_names(fetch, site):
     assert is_apps(fetch("/s/empty/")) and is_apps(fetch("/s/empty"))
 
 
-def test_several_folders(fetch, site, tmp_path):
-    """The longest prefix first; of one prefix, in the order given. What one does not have, another may."""
+def test_several_folders_are_tried_by_prefix(fetch, site, tmp_path):
+    """The longest prefix comes first; of one prefix, in the given order. A file missing in one folder may be in another."""
     (tmp_path / "more").mkdir()
     (tmp_path / "more" / "more.txt").write_bytes(b"more")
     (tmp_path / "more" / "app.css").write_bytes(b"other")
@@ -167,7 +165,7 @@ def test_several_folders(fetch, site, tmp_path):
         assert fetch(path, settings=settings).body == body, path
 
 
-def test_one_file(fetch, site):
+def test_one_file_may_have_its_path(fetch, site):
     """A path may stand for one file; its type is by the file's name."""
     settings = {"static": f"/favicon.ico={site / 'photo.png'}"}
     answer = fetch("/favicon.ico", settings=settings)
@@ -186,8 +184,8 @@ def test_one_file(fetch, site):
         ("", None, CSS),
     ],
 )
-def test_siblings(fetch, accepted, coding, body):
-    """A file that is compressed already goes to clients that take it, as a representation with a tag of its own."""
+def test_siblings_go_to_clients_that_take_them(fetch, accepted, coding, body):
+    """A compressed sibling goes to clients that take its coding, as a representation with its own tag."""
     answer = fetch("/s/app.css", HTTP_ACCEPT_ENCODING=accepted)
     assert answer.get("Content-Encoding") == coding and answer.get("Vary") == "Accept-Encoding"
     assert answer.get("Content-Type") == "text/css; charset=utf-8"
@@ -197,19 +195,19 @@ def test_siblings(fetch, accepted, coding, body):
 
 
 def test_siblings_of_what_is_compressed(fetch):
-    """Nobody looks for those of an image."""
+    """An image's siblings are not looked for."""
     answer = fetch("/s/photo.png", HTTP_ACCEPT_ENCODING="gzip")
     assert answer.body == b"png" and answer.get("Vary") is None
 
 
 def test_a_range_of_a_sibling(fetch):
-    """Parts are those of the representation, as compressed."""
+    """Parts are of the representation, as compressed."""
     answer = fetch("/s/app.css", HTTP_ACCEPT_ENCODING="br", HTTP_RANGE="bytes=1-2")
     assert (answer.code, answer.body, answer.get("Content-Range")) == (206, b"ro", "bytes 1-2/6")
 
 
-def test_expiry(fetch, site):
-    """The first pattern that is found; without one, clients ask each time."""
+def test_expiry_follows_the_first_pattern(fetch, site):
+    """The first matching pattern counts; without one, clients ask each time."""
     (site / "app.0123456789ab.css").write_bytes(b"")
     rules = {"static_expires": [r"\.[0-9a-f]{12}\. immutable", r"^/s/docs/ 10m", "1h"]}
     for path, settings, expected in (
@@ -222,8 +220,8 @@ def test_expiry(fetch, site):
         assert fetch(path, settings=settings).get("Cache-Control") == expected
 
 
-def test_added_fields(fetch, site):
-    """Of one name the first whose pattern is found; it takes the place of ours. A type of text has siblings."""
+def test_added_fields_take_the_place_of_ours(fetch, site):
+    """Of one name the first with a matching pattern counts; it takes the place of ours. A type of text has siblings."""
     (site / "map.foo").write_bytes(b"map")
     (site / "map.foo.gz").write_bytes(b"zipped")
     settings = {
@@ -254,7 +252,7 @@ def test_added_fields(fetch, site):
 
 
 def test_a_folder_that_is_not_there(tmp_path, caplog):
-    """The log says so once at the start, and in no worker; a folder that is made later is served."""
+    """The log says so once at the start, and in no worker; a folder made later is served."""
     config = Config(static=f"/s={tmp_path}/later")
     app = StaticFiles(apps.hello, config)
     assert caplog.messages == []

@@ -1,4 +1,4 @@
-"""Files that the app names in place of a body."""
+"""Files named by the app in place of a body."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAGE = b"<p>a page</p>\n"
 
 @pytest.fixture
 def media(tmp_path):
-    """Return a folder of files, beside what may not be sent."""
+    """Return a folder of files, beside a forbidden one."""
     media = tmp_path / "media"
     (media / "sub").mkdir(parents=True)
     (media / "page.html").write_bytes(PAGE)
@@ -30,7 +30,7 @@ def media(tmp_path):
 
 
 class Body:
-    """What an app returns beside the name of a file."""
+    """An app's body beside the name of a file."""
 
     def __init__(self):
         self.closed = 0
@@ -39,13 +39,12 @@ class Body:
         return iter([b"not this"])
 
     def close(self):
-        """Count it."""
         self.closed += 1
 
 
 @pytest.fixture
 def fetch(media):
-    """Return a function that asks an app that names a file; `setting` is that of --x-sendfile."""
+    """Return a function that asks an app that names a file; `setting` is --x-sendfile's."""
 
     def fetch(name, value, *fields, status="200 OK", method="GET", setting=None, **environ):
         body = Body()
@@ -62,8 +61,8 @@ def fetch(media):
     return fetch
 
 
-def test_a_file(fetch, media):
-    """The file takes the place of the body; of the app's fields those stay that are not of its body."""
+def test_a_file_takes_the_place_of_the_body(fetch, media):
+    """The file takes the place of the body; the app's fields stay, without those of its body."""
     answer = fetch("X-Sendfile", f"{media}/page.html", ("Set-Cookie", "a=b"), ("Content-Type", "text/x-mine"))
     assert (answer.status, answer.body) == ("200 OK", PAGE)
     assert [name for name, _ in answer.fields] == [
@@ -72,8 +71,8 @@ def test_a_file(fetch, media):
     assert (answer.get("Content-Type"), answer.get("Content-Length")) == ("text/x-mine", str(len(PAGE)))
 
 
-def test_a_redirect(fetch, media):
-    """A prefix stands for a folder; its path is escaped as a URL's, and nginx's other fields are for nobody."""
+def test_a_redirect_names_a_file_by_prefix(fetch, media):
+    """A prefix stands for a folder; its path is escaped as a URL's, and nginx's other fields are removed."""
     answer = fetch(
         "X-Accel-Redirect", "/protected/sub/%2Ea%20b?x=1", ("X-Accel-Buffering", "no"), setting=[f"/protected={media}"]
     )
@@ -86,7 +85,7 @@ def test_a_redirect(fetch, media):
 
 
 def test_a_redirect_for_a_front_server(fetch):
-    """Without a prefix it is not ours, and goes to nginx."""
+    """Without a prefix the field is not ours, and goes to nginx."""
     answer = fetch("X-Accel-Redirect", "/protected/a")
     assert answer.get("X-Accel-Redirect") == "/protected/a" and answer.body == b"nor thisnot this"
 
@@ -98,15 +97,15 @@ def test_a_redirect_for_a_front_server(fetch):
     ],
 )  # fmt: skip
 def test_what_may_not_be_sent(fetch, media, caplog, value):
-    """That is 404 to the client; the log says what the app has named."""
+    """A forbidden file is 404 to the client; the log has the app's word."""
     answer = fetch("X-Sendfile", value.format(media))
     assert (answer.status, answer.body) == ("404 Not Found", b"404: there is no such file\n")
     (line,) = caplog.messages
     assert line.startswith("--x-sendfile: x-sendfile '")
 
 
-def test_links(fetch, media, tmp_path):
-    """An app may have resolved the links on the way to the folder; those that lead out need a setting."""
+def test_links_on_the_way_are_resolved(fetch, media, tmp_path):
+    """An app may have resolved links on the way to the folder; links out need a setting."""
     (tmp_path / "current").symlink_to("media")
     assert fetch("X-Sendfile", f"{media}/page.html", setting=[str(tmp_path / "current")]).body == PAGE
     assert fetch("X-Sendfile", f"{tmp_path}/current/page.html", setting=[str(tmp_path / "current")]).body == PAGE
@@ -125,8 +124,7 @@ def naming(value):
     return app
 
 
-def test_several_folders(media, tmp_path):
-    """Each is looked into."""
+def test_several_folders_are_looked_into(media, tmp_path):
     app = XSendfile(
         naming(f"{media}/page.html"), Config(x_sendfile=[str(tmp_path / "other"), f"/p={media}", str(media)])
     )
@@ -134,7 +132,7 @@ def test_several_folders(media, tmp_path):
 
 
 def test_conditions_and_ranges(fetch, media):
-    """As of any file; by the app's own validators, if it gives some."""
+    """Conditions hold as for any file; by the app's own validators, if given."""
     path = f"{media}/page.html"
     own = fetch("X-Sendfile", path)
     assert fetch("X-Sendfile", path, HTTP_IF_NONE_MATCH=own.get("ETag")).code == 304
@@ -148,7 +146,7 @@ def test_conditions_and_ranges(fetch, media):
 
 
 @pytest.mark.parametrize(("status", "method"), [("404 Not Found", "GET"), ("200 OK", "POST"), ("201 Created", "PUT")])
-def test_other_responses(fetch, media, status, method):
+def test_other_responses_have_no_conditions(fetch, media, status, method):
     """An error page, or the answer to a POST, has neither conditions nor parts."""
     answer = fetch(
         "X-Sendfile", f"{media}/page.html", status=status, method=method, HTTP_RANGE="bytes=0-1", HTTP_IF_NONE_MATCH="*"
@@ -156,14 +154,13 @@ def test_other_responses(fetch, media, status, method):
     assert (answer.status, answer.body, answer.get("Content-Length")) == (status, PAGE, str(len(PAGE)))
 
 
-def test_a_head(fetch, media):
-    """A HEAD has the file's length."""
+def test_a_head_has_the_files_length(fetch, media):
     answer = fetch("X-Sendfile", f"{media}/page.html", method="HEAD")
     assert (answer.body, answer.get("Content-Length")) == (b"", str(len(PAGE)))
 
 
-def test_a_generator(media):
-    """An app that starts with its first item names a file as well."""
+def test_a_generator_may_name_a_file(media):
+    """An app that starts with its first item may name a file, too."""
 
     def app(environ, start_response):
         start_response("200 OK", [("X-Sendfile", f"{media}/page.html")])
@@ -175,7 +172,7 @@ def test_a_generator(media):
 
 @pytest.mark.parametrize("app", [apps.hello, apps.lazy_generator, apps.several_chunks, apps.tuple_of_chunks])
 def test_what_names_no_file(media, app):
-    """That is the app's, whenever it starts."""
+    """Such a response is the app's, whenever it starts."""
     settings = Config(x_sendfile=str(media))
     assert call(XSendfile(app, settings))[:3] == call(app)[:3]
     if app is apps.hello:
@@ -183,7 +180,7 @@ def test_what_names_no_file(media, app):
 
 
 def test_a_generator_that_ends_or_fails(media):
-    """It is closed, and its error is the server's to answer."""
+    """The generator is closed, and its error is the server's to answer."""
     closed = []
 
     class App:
@@ -220,7 +217,7 @@ def test_a_generator_that_ends_or_fails(media):
 
 
 def test_an_error_after_the_start(media):
-    """exc_info goes to the server; fields that are none, too, which says what is wrong."""
+    """exc_info goes to the server; wrong fields too, for the server's message."""
     seen = []
 
     def app(environ, start_response):

@@ -1,4 +1,4 @@
-"""What one client leaves costs no other client a request: a request waits while too many of its connection run, and is not refused."""
+"""A client's leaves cost no other client a request: a request waits while too many of its connection run, and is not refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aserve._cparsers import lib
 
 @pytest.fixture
 def crowded(connect):
-    """A client of two streams at a time; it has reset two, whose requests the app has not ended."""
+    """A client of two streams at a time, with two reset ones whose requests the app has not ended."""
     client = connect(max_streams=2)
     client.harness.service.ends = client.harness.log
     leave(client, client.ask(), client.ask())
@@ -44,7 +44,7 @@ def test_a_request_behind_requests_that_run_on(crowded):
 
 
 def test_requests_in_the_order_of_their_arrival(crowded):
-    """The request that has waited longest begins first."""
+    """The request with the longest wait begins first."""
     streams = [crowded.ask(*request(b"GET", path)) for path in (b"/1", b"/2")]
     crowded.pump()
     assert list(crowded.bodies) == streams and not crowded.resets
@@ -60,7 +60,7 @@ def test_a_request_whose_client_leaves_while_it_waits(crowded):
 
 
 def test_more_open_streams_than_are_allowed(crowded):
-    """Requests that wait are open: a client that goes beyond the limit is refused."""
+    """Waiting requests are open: a client beyond the limit is refused."""
     crowded.forget_max_streams()
     streams = [crowded.ask() for _ in range(3)]
     crowded.pump()
@@ -68,7 +68,7 @@ def test_more_open_streams_than_are_allowed(crowded):
 
 
 def test_a_drain_with_requests_that_wait(crowded):
-    """The requests are accepted ones: from then on they wait for a thread, as others do, and are answered."""
+    """Accepted requests then wait for a thread, like any, and are answered."""
     stream = crowded.ask()
     crowded.pump(runs=False)
     crowded.harness.service.is_draining = True
@@ -79,7 +79,7 @@ def test_a_drain_with_requests_that_wait(crowded):
 
 
 def test_a_lost_connection_with_requests_that_wait(crowded):
-    """The app gets none of the requests that wait."""
+    """The app gets no waiting request."""
     crowded.ask()
     crowded.pump(runs=False)
     crowded.transport.lose()

@@ -1,4 +1,4 @@
-"""What comes at once is received a portion at a time, so that other connections have their turns."""
+"""Octets that come at once are received a portion at a time, so that other connections have their turns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_portion_at_each_turn(uploading):
     session, transport = uploading.session, uploading.transport
     session.data_received(ONE * (2 * FRAMES + 10))
     assert received_bytes(uploading) == FRAMES and not transport.is_reading()
-    session.data_received(ONE * 10)  # that the transport has read already
+    session.data_received(ONE * 10)  # read by the transport already
     assert received_bytes(uploading) == FRAMES
     found = []
     while not transport.is_reading():
@@ -41,7 +41,7 @@ def test_a_portion_at_each_turn(uploading):
 
 
 def test_a_portion_exactly(uploading):
-    """One more turn finds that there is no more."""
+    """One more turn finds no more."""
     uploading.session.data_received(ONE * FRAMES)
     assert not uploading.transport.is_reading()
     uploading.harness.loop.turn()
@@ -49,7 +49,7 @@ def test_a_portion_exactly(uploading):
 
 
 def test_the_end_comes_last(uploading):
-    """The end of the client's octets is behind what has come before it."""
+    """The end of the client's octets is behind all earlier ones."""
     uploading.session.data_received(ONE * (FRAMES + 9) + DataFrame(1, b"!", flags=["END_STREAM"]).serialize())
     assert uploading.session.eof_received()
     uploading.pump()

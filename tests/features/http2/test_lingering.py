@@ -9,7 +9,7 @@ from aserve.connections.progress import LINGER_BYTES
 
 
 def test_the_last_octets(connect):
-    """The connection reads on for a while: a client may send before it has them, and a closed socket would answer with a reset."""
+    """The connection reads on for a while: a client may send before it has the last octets, and a closed socket would answer with a reset."""
     client = connect(head_seconds=1)
     client.pass_seconds(2)
     assert client.transport.calls == ["write_eof", "resume_reading"]
@@ -30,7 +30,7 @@ def test_a_client_that_ends_after_the_last_octets(connect):
 
 @pytest.mark.parametrize("reads", [True, False])
 def test_a_client_that_does_not_read_the_last_octets(connect, reads):
-    """It has --write-timeout for each of them."""
+    """Each of the last octets has --write-timeout."""
     client = connect(head_seconds=1, write_seconds=5, min_rate_bytes=0)
     client.transport.is_stuck = True
     client.transport.held += bytes(100)
@@ -41,7 +41,7 @@ def test_a_client_that_does_not_read_the_last_octets(connect, reads):
 
 
 def test_a_flood_behind_the_last_octets(connect):
-    """A client that sends on and on is not heard to its end."""
+    """An endless sender is not heard to its end."""
     client = connect(head_seconds=1)
     client.pass_seconds(2)
     for _ in range(LINGER_BYTES >> 20):
@@ -55,7 +55,7 @@ def test_a_flood_behind_the_last_octets(connect):
 
 
 def test_a_transport_that_cannot_half_close(connect):
-    """It is closed, or a reset of the client has done that already."""
+    """The transport is closed, or a reset of the client has done so already."""
     client = connect(head_seconds=1)
     client.transport.can_half_close = False
     client.pass_seconds(2)

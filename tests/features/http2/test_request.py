@@ -47,8 +47,8 @@ def test_without_a_body():
 
 
 @pytest.mark.parametrize("length", [(), ((b"content-length", b"5"),)])
-def test_body(length):
-    """It comes in pieces; the exchange is there when it is whole."""
+def test_a_body_comes_in_pieces(length):
+    """A body comes in pieces; the exchange is there when it is whole."""
     request = new()
     assert request.receive(head(b"POST", b"/", *length)) == [] and request.is_mid_body
     assert request.receive(b"he") == [] and request.incomplete[0].body.length == 2
@@ -57,7 +57,7 @@ def test_body(length):
     assert request.receive(b"") == [] and not request.is_mid_message
 
 
-def test_live_body():
+def test_a_live_body_comes_after_its_exchange():
     """With --body stream, the app has the request while its body comes."""
     request = new(is_live=True)
     (exchange,) = request.receive(head(b"POST", b"/"))
@@ -65,8 +65,8 @@ def test_live_body():
     assert exchange.body.read() == b"hello"
 
 
-def test_continue():
-    """A client that waits is told to go on; one that does not, is not."""
+def test_continue_is_due_for_waiting_clients():
+    """A waiting client is told to go on; another is not."""
     request = new()
     request.receive(head(b"POST", b"/", (b"expect", b"100-continue")))
     assert request.is_continue_due
@@ -90,8 +90,8 @@ def test_continue():
         ((b"POST", b"/", (b"expect", b"x")), 417, {}),
     ],
 )
-def test_refused(args, status, limits):
-    """What HTTP/1.1 refuses is refused with the same status, and no field of its connection."""
+def test_refusals_have_the_status_of_http_1(args, status, limits):
+    """A request that HTTP/1.1 refuses is refused with the same status, and no field of its connection."""
     request = new(**limits)
     (exchange,) = request.receive(head(*args))
     assert exchange.refusal.status == status and exchange.form is HTTP_2
@@ -100,7 +100,6 @@ def test_refused(args, status, limits):
 
 
 def test_body_over_the_limit():
-    """Its length need not be told to be too large."""
     request = new(max_body_bytes=10)
     assert request.receive(head(b"POST", b"/")) == []
     (exchange,) = request.receive(b"x" * 11)
@@ -108,14 +107,13 @@ def test_body_over_the_limit():
 
 
 def test_a_live_body_over_the_limit():
-    """Its reader gets the error."""
     request = new(max_body_bytes=10, is_live=True)
     (exchange,) = request.receive(head(b"POST", b"/"))
     assert request.receive(b"x" * 11) == [] and exchange.body.refusal.status == 413
 
 
-def test_shared_rules(caplog):
-    """Fields of proxies and with underscores are handled as those of HTTP/1.1 are."""
+def test_shared_rules_hold_for_fields(caplog):
+    """Fields of proxies and with underscores are handled as over HTTP/1.1."""
     seen = []
     caplog.set_level("INFO")
     request = new(
@@ -134,8 +132,8 @@ def test_not_over_tls():
 
 
 @pytest.mark.parametrize("is_declined", [True, False])
-def test_a_websocket(is_declined):
-    """What comes behind its head is no body, and kept for the app; or means nothing if that has answered as ever."""
+def test_a_websockets_octets_are_kept(is_declined):
+    """Octets behind its head are no body, and kept for the app; or mean nothing after an ordinary answer."""
     receiver = new()
     (exchange,) = receiver.receive(encode([(b":method", b"CONNECT"), (b":protocol", b"websocket"), *fields_of()[1:]]))
     assert exchange.asks_websocket and exchange.body is None and receiver.asks_websocket

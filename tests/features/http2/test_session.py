@@ -25,7 +25,7 @@ WITHOUT_AUTHORITY = [field for field in request() if field[0] != b":authority"]
 BIG = bytes(range(256)) * 2048  # octets: more than a window, and than the transport holds
 
 
-def test_a_request(connect):
+def test_a_request_gets_its_response_on_its_stream(connect):
     """A stream has a request and its response, in the fields of HTTP/2."""
     client = connect()
     first, second = client.ask(*request(b"GET", b"/one")), client.ask(*request(b"GET", b"/two"))
@@ -38,7 +38,7 @@ def test_a_request(connect):
 
 
 def test_streams_do_not_wait_for_one_another(connect):
-    """Each is a job of its own, in any order."""
+    """Each stream is its own job, in any order."""
     client = connect()
     streams = [client.ask(*request(b"GET", b"/%d" % number)) for number in range(3)]
     client.pump(runs=False)
@@ -53,8 +53,7 @@ def test_streams_do_not_wait_for_one_another(connect):
     assert client.ended == set(streams)
 
 
-def test_environ(connect):
-    """The app sees the connection's client, and the protocol."""
+def test_the_environ_has_client_and_protocol(connect):
     seen = {}
 
     def app(environ, start_response):
@@ -82,9 +81,7 @@ def test_without_a_body(connect, method, status):
     assert client.status(stream) == int(status[:3]) and client.ended == {stream} and not client.bodies
 
 
-def test_early_hints(connect):
-    """They come before the head."""
-
+def test_early_hints_come_before_the_head(connect):
     def app(environ, start_response):
         environ["wsgi.early_hints"]([("Link", "</a>")])
         start_response("200 OK", [])
@@ -96,8 +93,7 @@ def test_early_hints(connect):
     assert client.hints == [{b":status": b"103", b"link": b"</a>"}] and client.bodies[stream] == b"x"
 
 
-def test_continue(connect):
-    """A client that waits is told to go on."""
+def test_continue_goes_to_a_waiting_client(connect):
     client = connect()
     stream = client.ask(*request(b"POST", b"/", (b"expect", b"100-continue")), ends=False)
     client.pump()
@@ -121,8 +117,8 @@ def upload(client, stream, octets):
             client.pump()
 
 
-def test_large_bodies(connect):
-    """Windows are filled again while it is sent, in both directions."""
+def test_large_bodies_refill_the_windows(connect):
+    """Windows are filled again during a body, in both directions."""
     client = connect(body_memory_bytes=1000)
     stream = client.ask(*request(b"POST", b"/", (b"content-length", b"%d" % (4 * len(BIG)))), ends=False)
     client.pump()
@@ -132,8 +128,7 @@ def test_large_bodies(connect):
     assert client.bodies[stream] == b"/" + 4 * BIG and client.ended == {stream}
 
 
-def test_trailers(connect):
-    """They end the body, and are dropped."""
+def test_trailers_end_the_body(connect):
     client = connect()
     stream = client.ask(*request(b"POST"), data=b"hello", ends=False)
     client.h2.send_headers(stream, [(b"x-sum", b"1")], end_stream=True)
@@ -143,7 +138,7 @@ def test_trailers(connect):
 
 @pytest.mark.parametrize("is_answered", [False, True])
 def test_trailers_that_are_none(connect, is_answered):
-    """The stream is reset, unless its response is sent: then they end it as any trailers do."""
+    """The stream is reset, unless its response is sent: then they end the body as trailers do."""
     client = connect(max_body_bytes=1 if is_answered else 10)
     stream = client.ask(*request(b"POST"), data=b"hello", ends=False)
     client.pump()
@@ -182,7 +177,7 @@ def test_a_slow_reader_of_all(connect):
 
 
 def test_a_larger_window_by_settings(connect):
-    """RFC 9113 6.9.2: it is for open streams, too."""
+    """RFC 9113 6.9.2: the new window is for open streams, too."""
     client = connect(returning([BIG[: 1 << 17]]))
     client.gives_room = False
     client.h2.increment_flow_control_window(1 << 20)
@@ -195,7 +190,7 @@ def test_a_larger_window_by_settings(connect):
 
 @pytest.mark.parametrize("count", [1, 20])
 def test_a_transport_that_is_full(connect, count):
-    """No more is made of frames than it takes."""
+    """No more frames are made than the transport takes."""
     client = connect(returning([BIG]))
     client.gives_room = False
     client.h2.increment_flow_control_window(1 << 27)
@@ -211,7 +206,7 @@ def test_a_transport_that_is_full(connect, count):
 
 
 def test_a_stream_that_is_cut_while_the_transport_is_full(connect):
-    """It ends at once, and its thread is free; the client learns it when it reads."""
+    """The stream ends at once, and its thread is free; the client learns of the cut when it reads."""
     client = connect(returning([BIG]))
     client.h2.increment_flow_control_window(1 << 27)
     client.h2.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 1 << 22})
@@ -246,7 +241,7 @@ def test_a_live_body_that_is_not_read(connect):
     assert client.bodies[stream] == b"/" + bytes(10)
 
 
-def test_many_uploads(connect):
+def test_many_uploads_refill_the_connections_window(connect):
     """The window of the connection fills again, whatever streams do."""
     client = connect()
     for _ in range(8):
@@ -273,7 +268,7 @@ def test_an_answer_before_the_body(connect):
 # Refusals
 
 
-def test_malformed(connect, caplog):
+def test_a_malformed_request_resets_its_stream(connect, caplog):
     """The stream is reset, and logged; other streams go on."""
     caplog.set_level("INFO")
     client = connect()
@@ -296,8 +291,8 @@ def test_malformed_without_a_log(connect):
 @pytest.mark.parametrize(
     ("fields", "status"), [(request(b"GET", b"/%"), 400), (WITHOUT_AUTHORITY, 400), (request(b"CONNECT"), 501)]
 )
-def test_refused(connect, fields, status):
-    """What breaks the rules of HTTP is answered, as over HTTP/1.1; the connection stays."""
+def test_a_refused_request_is_answered(connect, fields, status):
+    """A request against the rules of HTTP is answered, as over HTTP/1.1; the connection stays."""
     client = connect()
     bad, good = client.ask(*fields), client.ask()
     client.pump()
@@ -315,7 +310,7 @@ def test_too_many_connections(connect):
 
 
 def test_frames_behind_a_request_that_is_refused(connect):
-    """They may have come with it, and change nothing."""
+    """The frames may have come with the request, and change nothing."""
     client = connect()
     client.harness.service.connections.max_count = 1
     client.ask(*request(b"POST"), data=b"x", ends=False)
@@ -329,7 +324,7 @@ def test_frames_behind_a_request_that_is_refused(connect):
 
 
 def test_a_client_that_leaves(connect):
-    """Its app finds that out when it writes; the access log, too."""
+    """The app learns of the leave when it writes; the access log, too."""
     chunks = Chunks(b"x" * 100_000, b"y" * 100_000)
     client = connect(returning(chunks))
     stream = client.ask()
@@ -346,7 +341,7 @@ def test_a_client_that_leaves(connect):
 
 
 def test_a_reset_of_an_unknown_stream(connect):
-    """A response that is out has no stream any more."""
+    """A finished response has no stream any more."""
     client = connect(max_body_bytes=10)
     stream = client.ask(*request(b"POST", b"/", (b"content-length", b"100")), ends=False)
     client.session.data_received(client.h2.data_to_send())
@@ -359,7 +354,7 @@ def test_a_reset_of_an_unknown_stream(connect):
 @pytest.mark.provokes("raised")
 @pytest.mark.parametrize("headers", [[], [("Content-Length", "10")]])
 def test_a_cut_response(connect, headers):
-    """It is reset, so that it looks in no case whole; others go on."""
+    """A cut response is reset, so that it never looks whole; other streams go on."""
     client = connect(returning(Chunks(b"abc", error=ZeroDivisionError()), headers))
     stream = client.ask()
     client.pump()
@@ -377,7 +372,7 @@ def test_a_response_that_is_none(connect, status):
 
 
 def test_a_reader_that_stands_still(connect):
-    """Its stream is reset after --write-timeout; the connection stays."""
+    """The stream is reset after --write-timeout; the connection stays."""
     client = connect(returning([BIG]), write_seconds=3)
     client.gives_room = False
     stream = client.ask()
@@ -388,7 +383,7 @@ def test_a_reader_that_stands_still(connect):
 
 
 def test_a_body_that_does_not_come(connect):
-    """It is answered with 408 after --body-timeout, without a field of connections."""
+    """The request is answered with 408 after --body-timeout, without a field of connections."""
     client = connect(body_seconds=3)
     stream = client.ask(*request(b"POST"), ends=False)
     client.pump()
@@ -399,7 +394,7 @@ def test_a_body_that_does_not_come(connect):
 
 @pytest.mark.parametrize("end", ["data", "trailers", "reset"])
 def test_the_rest_of_a_body_that_is_answered(connect, end):
-    """It is dropped, and its end is the stream's; so a drain need not wait longer."""
+    """The rest is dropped, and its end is the stream's; so a drain need not wait longer."""
     client = connect(max_body_bytes=10)
     stream = client.ask(*request(b"POST", b"/", (b"content-length", b"100")), ends=False)
     client.pump()
@@ -417,7 +412,7 @@ def test_the_rest_of_a_body_that_is_answered(connect, end):
 
 
 def test_a_stream_that_is_left(connect):
-    """Its wire may still call it."""
+    """The stream's wire may still call it."""
     client = connect()
     client.h2.reset_stream(client.ask())
     client.session.data_received(client.h2.data_to_send()[:-13])
@@ -430,7 +425,7 @@ def test_a_stream_that_is_left(connect):
 
 
 def test_a_frame_that_cannot_be_sent(connect):
-    """A stream that is closed for its frames is left."""
+    """A stream closed for its frames is left."""
     client = connect()
     client.ask()
     client.pump(runs=False)
@@ -440,8 +435,7 @@ def test_a_frame_that_cannot_be_sent(connect):
     assert not client.session.has_streams and not client.goaways
 
 
-def test_identity(connect):
-    """A stream's peer is as trusted as its connection's."""
+def test_a_stream_is_trusted_like_its_connection(connect):
     client = connect()
     client.harness.service.identify = lambda connection, transport: None
     client.session._connection.is_believed = True
@@ -454,7 +448,9 @@ def test_identity(connect):
 @pytest.mark.parametrize("pieces", [1, 30])
 @pytest.mark.parametrize("room", [60_000, 0])
 def test_what_a_client_does_not_take(connect, pieces, room):
-    """It counts in --response-memory, whole or in pieces; without room there, all but some kilobytes waits in a file. Then it comes whole."""
+    """An unread response counts in --response-memory, whole or in pieces; without room there, all but some kilobytes waits in a file. Then it comes
+    whole.
+    """
     body = bytes(range(200)) * 300
     size = len(body) // pieces
     chunks = [body[at : at + size] for at in range(0, len(body), size)]

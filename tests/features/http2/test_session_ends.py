@@ -33,8 +33,8 @@ def frames(frame, count=BURST + 1):
 
 
 @pytest.mark.parametrize(("asks", "seconds"), [(True, 5), (False, 3)])
-def test_idle(connect, asks, seconds):
-    """A connection without a request for long is closed, and says up to which one it has served."""
+def test_an_idle_connection_is_closed(connect, asks, seconds):
+    """A long idle connection is closed, and names its last served request."""
     client = connect(keep_alive_seconds=5, head_seconds=3)
     stream = client.ask() if asks else 0
     client.pump()
@@ -46,7 +46,7 @@ def test_idle(connect, asks, seconds):
     assert client.session.idle_seconds == 0  # at the limit of connections, one that can still make room is closed
 
 
-def test_not_idle(connect):
+def test_a_running_request_is_not_idle(connect):
     """While a request runs, the client need not send anything."""
     client = connect(keep_alive_seconds=5)
     client.ask()
@@ -58,8 +58,8 @@ def test_not_idle(connect):
 # A drain
 
 
-def test_drain(connect):
-    """Streams in flight finish, and one that comes meanwhile; then the connection ends."""
+def test_a_drain_finishes_streams_in_flight(connect):
+    """Streams in flight finish, and a late one too; then the connection ends."""
     client = connect()
     first = client.ask()
     client.pump(runs=False)
@@ -67,7 +67,7 @@ def test_drain(connect):
     client.session.drain()
     client.pump(runs=False)
     assert client.goaways == [(LAST_STREAM, ErrorCodes.NO_ERROR)]
-    client.pass_seconds(1)  # of which an instant is over
+    client.pass_seconds(1)  # an instant of it is over
     second = client.ask()  # on its way when the GOAWAY came
     client.pump(runs=False)
     client.pass_seconds(1)
@@ -80,7 +80,7 @@ def test_drain(connect):
 
 
 def test_a_client_that_comes_while_the_server_drains(connect):
-    """It has a moment for its first requests, and learns that it should send no more."""
+    """The client has a moment for its first requests, and learns of the end."""
     client = connect(is_draining=True)
     stream = client.ask()
     client.pump()
@@ -93,7 +93,7 @@ def test_a_client_that_comes_while_the_server_drains(connect):
 
 @pytest.mark.parametrize("is_replaced", [True, False])
 def test_drain_of_an_idle_connection(connect, is_replaced):
-    """It ends at once; a moment later if another process goes on, as a request may be on its way."""
+    """An idle connection ends at once; a moment later if another process goes on, as a request may be on its way."""
     client = connect()
     client.harness.service.is_replaced = is_replaced
     client.session.drain()
@@ -108,7 +108,7 @@ def test_drain_of_an_idle_connection(connect, is_replaced):
 
 @pytest.mark.parametrize("is_answered", [True, False])
 def test_a_connection_that_is_spent(connect, is_answered):
-    """Behind its last response the client is asked for no more; those on their way are served, and all that run finish."""
+    """Behind its last response the client is asked for no more; requests on their way are served, and running ones finish."""
     client = connect()
     client.ask()
     client.pump(runs=False)
@@ -130,7 +130,7 @@ def test_a_connection_that_is_spent(connect, is_answered):
 
 
 def test_a_client_that_will_ask_no_more(connect):
-    """Its GOAWAY ends no stream."""
+    """The client's GOAWAY ends no stream."""
     client = connect()
     stream = client.ask()
     client.pump(runs=False)
@@ -140,7 +140,7 @@ def test_a_client_that_will_ask_no_more(connect):
 
 
 def test_frames_behind_the_end_change_nothing(connect):
-    """A client that will ask no more has no stream: the connection ends, whatever came with its GOAWAY."""
+    """A client behind its GOAWAY has no stream: the connection ends, whatever came with the GOAWAY."""
     client = connect()
     client.session.data_received(GoAwayFrame(0).serialize() + SettingsFrame(0).serialize())
     client.pump()
@@ -148,7 +148,7 @@ def test_frames_behind_the_end_change_nothing(connect):
 
 
 def test_frames_behind_a_goaway(connect):
-    """They count as before, in whatever pieces they come, and nothing that waits to be sent is lost."""
+    """Such frames count as before, in whatever pieces, and nothing that waits to be sent is lost."""
     client = connect()
     stream = client.ask(*request(b"POST"), ends=False)
     client.pump()
@@ -164,7 +164,7 @@ def test_frames_behind_a_goaway(connect):
 
 
 def test_end_of_input(connect):
-    """Whole requests are answered, others are lost."""
+    """Whole requests are answered, partial ones are lost."""
     client = connect()
     whole, half = client.ask(), client.ask(*request(b"POST"), ends=False)
     client.pump(runs=False)
@@ -175,7 +175,7 @@ def test_end_of_input(connect):
 
 @pytest.mark.parametrize("is_early", [True, False])
 def test_end_of_input_of_a_slow_reader(connect, is_early):
-    """A response that waits for a window is lost, since no update of it can come: no connection stays open for it."""
+    """A response that waits for a window is lost, since no update can come: no connection stays open for it."""
     client = connect(returning([bytes(1_000_000)]))
     client.gives_room = False
     stream = client.ask()
@@ -187,7 +187,7 @@ def test_end_of_input_of_a_slow_reader(connect, is_early):
 
 
 def test_end_of_input_behind_an_early_response(connect):
-    """Nothing more of the request can come: the connection need not wait for it."""
+    """No more of the request can come: the connection need not wait."""
     client = connect(max_body_bytes=1)
     client.ask(*request(b"POST"), data=b"too large", ends=False)
     client.pump()
@@ -214,8 +214,7 @@ def test_a_client_that_has_left_before(connect, monkeypatch):
     assert transport.calls == ["abort"] and transport.received() == b""
 
 
-def test_abort(connect):
-    """The server ends it at once."""
+def test_an_abort_ends_at_once(connect):
     client = connect()
     client.session.abort()
     assert client.transport.calls == ["abort"]
@@ -224,7 +223,7 @@ def test_abort(connect):
 # Faults and floods
 
 
-def test_no_http2(connect, caplog):
+def test_broken_rules_get_a_goaway(connect, caplog):
     """A client that breaks the rules gets a GOAWAY; its other requests are lost."""
     caplog.set_level("INFO")
     client = connect()
@@ -244,8 +243,7 @@ def test_no_http2(connect, caplog):
     ],
     ids=["ping", "settings", "priority", "window", "unknown"],
 )  # fmt: skip
-def test_floods(connect, flood):
-    """Frames that bring no request further are counted."""
+def test_floods_of_useless_frames_are_counted(connect, flood):
     client = connect()
     client.session.data_received(flood)
     client.pump()
@@ -254,7 +252,7 @@ def test_floods(connect, flood):
 
 @pytest.mark.parametrize("count", range(BURST - 4, BURST + 1))
 def test_a_flood_that_ends_with_a_fault(connect, count):
-    """The client gets one GOAWAY, whichever of the two is seen: nothing is written behind the FIN."""
+    """The client gets one GOAWAY, whichever fault is seen: nothing is written behind the FIN."""
     client = connect()
     malformed = b"\0\0\0\x10\0\0\0\0\0"  # a PRIORITY_UPDATE of nothing
     client.session.data_received(frames(PingFrame(0, b"12345678"), count) + malformed)
@@ -285,7 +283,6 @@ def test_updates_for_what_is_sent_are_no_flood(connect):
 
 
 def test_a_flood_of_empty_data(connect):
-    """It is no body."""
     client = connect()
     stream = client.ask(*request(b"POST"), ends=False)
     client.pump()
@@ -327,7 +324,7 @@ def test_a_flood_of_continuations(connect):
 
 @pytest.mark.parametrize(("count", "status"), [(60, 200), (90, 431), (200, None)])
 def test_a_head_that_grows(connect, count, status):
-    """Fields are counted as what a few octets stand for: too many are answered, and far too many end the connection."""
+    """Fields count by the size behind a few octets: too many are answered, and far too many end the connection."""
     client = connect()
     stream = client.ask(*request(b"GET", b"/", *[(b"a", b"b" * 1000)] * count))
     client.pump()
@@ -345,7 +342,7 @@ def test_a_client_that_does_not_read(connect):
     assert "abort" in client.transport.calls
 
 
-# What a client has just closed may still be answered
+# Streams just closed by a client may still be answered
 
 
 @pytest.mark.parametrize("fields", [request(), request(b"GET", b"/", (b"connection", b"x"))])

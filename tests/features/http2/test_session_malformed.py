@@ -1,4 +1,4 @@
-"""Requests that break the rules of HTTP/2: their streams are reset, and the others of the connection go on (RFC 9113 8.1.1)."""
+"""Requests against the rules of HTTP/2: their streams are reset, and other streams of the connection go on (RFC 9113 8.1.1)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def data(stream, octets, *flags):
 
 
 def check_reset(client, stream, code=ErrorCodes.PROTOCOL_ERROR):
-    """The stream is reset, no app has run for it, and the next stream is served."""
+    """Check that the stream is reset, no app has run for it, and the next stream is served."""
     client.pump()
     assert client.resets == {stream: code} and not client.goaways
     assert client.harness.log.codes in ([400], [0])
@@ -58,7 +58,7 @@ def logged(connect):
     ids=["shorter", "shorter in two", "longer", "longer in two"],
 )
 def test_a_body_of_another_length(logged, frames, body):
-    """The app never gets it as a whole one."""
+    """The app never gets such a body as a whole one."""
     client = logged(body=body)
     stream = client.ask(*OF_FIVE, ends=False)
     client.pump(runs=False)
@@ -74,7 +74,7 @@ def test_a_body_of_another_length(logged, frames, body):
 
 
 def test_trailers_after_a_short_body(logged):
-    """They end a body, too."""
+    """Trailers end a body, too."""
     client = logged()
     stream = client.ask(*OF_FIVE, data=b"hell", ends=False)
     client.h2.send_headers(stream, [(b"x-sum", b"1")], end_stream=True)
@@ -90,7 +90,7 @@ def test_a_length_without_a_body(logged, length):
 
 @pytest.mark.parametrize("method", [b"GET", b"HEAD", b"POST"])
 def test_lengths_that_are_right(connect, method):
-    """0 octets, and those of any method."""
+    """Right are 0 octets, and the lengths of any method."""
     client = connect()
     none = client.ask(*request(method, b"/", (b"content-length", b"0")))
     some = client.ask(*request(method, b"/", (b"content-length", b"05")), data=b"hello")
@@ -103,7 +103,7 @@ def test_lengths_that_are_right(connect, method):
     "values", [[b"a"], [b"5", b"5"], [b"5", b"6"], [b"5, 5"], [b"-1"], [b""], [b"1" * 5000], [b"18446744073709551621"]]
 )
 def test_lengths_that_are_none(connect, values):
-    """They are answered, as over HTTP/1.1."""
+    """Wrong lengths are answered, as over HTTP/1.1."""
     client = connect()
     stream = client.ask(*request(b"POST", b"/", *[(b"content-length", value) for value in values]), data=b"hello")
     client.pump()
@@ -120,7 +120,7 @@ def test_trailers_that_do_not_end_the_stream(logged):
 
 
 def test_data_behind_the_end(connect):
-    """RFC 9113 5.1: it ends its stream alone."""
+    """RFC 9113 5.1: such data ends its stream alone."""
     client = connect()
     stream, other = client.ask(), client.ask()
     client.pump(runs=False)
@@ -130,7 +130,7 @@ def test_data_behind_the_end(connect):
 
 
 @pytest.mark.parametrize("host", [b"a", b"A", b"a:443"])
-def test_two_hosts(connect, host):
+def test_two_hosts_must_be_equal(connect, host):
     """Beside :authority one equal Host may stand; the port of the scheme may be left out."""
     client = connect()
     one = client.ask(*request(b"GET", b"/", (b"host", host)))
@@ -140,7 +140,7 @@ def test_two_hosts(connect, host):
 
 
 def test_streams_before_the_settings(connect):
-    """A client may not know --max-streams when it begins: those too many are refused alone (RFC 9113 5.1.2)."""
+    """A client may not know --max-streams when it begins: surplus streams are refused alone (RFC 9113 5.1.2)."""
     client = connect(max_streams=2)
     client.forget_max_streams()
     first, second, third = [client.ask() for _ in range(3)]
@@ -151,7 +151,7 @@ def test_streams_before_the_settings(connect):
 
 
 def test_streams_that_send_on_after_their_responses(connect):
-    """They are open, and no others begin beside them."""
+    """Such streams are open, and no others begin beside them."""
     client = connect(max_streams=2, max_body_bytes=10)
     client.forget_max_streams()
     for _ in range(2):
@@ -162,7 +162,7 @@ def test_streams_that_send_on_after_their_responses(connect):
     assert client.resets == {third: ErrorCodes.REFUSED_STREAM}
 
 
-# What a client may make the server keep
+# State that a client may make the server keep
 
 
 def settings_frame(numbers):
@@ -170,7 +170,6 @@ def settings_frame(numbers):
 
 
 def test_settings_that_are_unknown(connect):
-    """They are ignored, and not kept."""
     client = connect()
     for first in range(100, 100 + 900 * FRAME_SETTINGS, FRAME_SETTINGS):
         client.session.data_received(settings_frame(range(first, first + FRAME_SETTINGS)))
@@ -183,7 +182,7 @@ def test_settings_that_are_unknown(connect):
     "numbers", [range(100, 101 + FRAME_SETTINGS), [100] * (1 + FRAME_SETTINGS)], ids=["all differ", "all are one"]
 )
 def test_a_frame_of_too_many_settings(connect, caplog, numbers):
-    """It ends the connection: no client has so many, and each costs as much time as a frame without settings."""
+    """Such a frame ends the connection: no client has so many, and each costs as much time as a frame without settings."""
     caplog.set_level("INFO")
     client = connect()
     client.session.data_received(settings_frame(numbers))
@@ -201,7 +200,7 @@ def test_a_field_block_that_cannot_be_decoded(connect):
 
 
 def test_a_table_for_the_fields_of_responses(connect):
-    """It grows no larger than its default, however large the client's is."""
+    """The table grows no larger than its default, however large the client's is."""
     fields = iter(range(1 << 30))
     client = connect(returning([b"x"], [("X-A", f"{next(fields)}" * 100)]))
     client.h2.update_settings({h2.settings.SettingCodes.HEADER_TABLE_SIZE: 1 << 20})
@@ -225,7 +224,7 @@ def test_a_table_for_the_fields_of_responses(connect):
     ids=["ping", "settings", "window", "reset", "data"],
 )
 def test_floods_of_frames_that_change_nothing(connect, frame):
-    """Acknowledgements that nothing has asked for, and frames for streams that are closed."""
+    """Unasked acknowledgements, and frames for closed streams."""
     client = connect()
     client.ask()
     client.pump()

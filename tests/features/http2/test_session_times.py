@@ -1,4 +1,4 @@
-"""Slow clients: each stream has the time limits of a connection of HTTP/1.1, and its end is that of no other stream."""
+"""Slow clients: each stream has the time limits of a connection of HTTP/1.1, and its end is no other stream's."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_head_that_does_not_come(slow, has_stream):
 
 @pytest.mark.parametrize("octets", [b"", b"x"])
 def test_a_body_that_does_not_come(slow, octets):
-    """It is answered with 408 after --body-timeout."""
+    """The request is answered with 408 after --body-timeout."""
     stream = slow.ask(*request(b"POST"), data=octets, ends=False)
     slow.pump()
     slow.pass_seconds(3)
@@ -67,7 +67,7 @@ def test_a_body_that_does_not_come(slow, octets):
 
 
 def test_a_body_that_drips(slow):
-    """Octet after octet does not buy it more time: --min-rate."""
+    """Octet after octet does not buy a body more time: --min-rate."""
     stream = slow.ask(*request(b"POST"), data=b"x", ends=False)
     for _ in range(10):
         slow.pump()
@@ -79,7 +79,6 @@ def test_a_body_that_drips(slow):
 
 
 def test_a_body_that_moves(slow):
-    """It may take longer."""
     stream = slow.ask(*request(b"POST"), data=b"x", ends=False)
     for _ in range(20):
         slow.pump()
@@ -121,7 +120,7 @@ def test_a_window_that_drips(slow, caplog):
 
 
 def test_slow_streams_hold_no_thread(connect):
-    """Neither bodies that do not come, nor responses that are not read, keep a worker from others."""
+    """Neither late bodies nor unread responses keep a worker from other streams."""
     client = connect(returning([BIG]), max_streams=50)
     client.gives_room = False
     bodies = [client.ask(*request(b"POST"), ends=False) for _ in range(20)]

@@ -1,4 +1,4 @@
-"""The table of a stream's states: what is listed leads somewhere, what is not is a bug."""
+"""The table of a stream's states: a listed pair leads somewhere, an unlisted one is a bug."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def test_every_pair_is_listed_or_impossible():
 
 
 def test_states_follow_one_another():
-    """A stream never returns to a state that it has left."""
+    """A stream never returns to an earlier state."""
     assert all(after >= before for (before, _), after in TRANSITIONS.items())

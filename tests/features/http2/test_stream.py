@@ -1,4 +1,4 @@
-"""A stream is a transport: heads and octets wait until they are taken, and pause the wire above.
+"""A stream is a transport: heads and octets wait until taken, and pause the wire above.
 
 Beside this file: streams that are WebSockets (test_stream_websockets.py).
 """
@@ -19,7 +19,7 @@ LENGTH = HEAD[:-2] + b"Content-Length: 5\r\n\r\n"
 
 
 class FakeWire:
-    """Remembers what it is told."""
+    """Remembers its calls."""
 
     def __init__(self):
         self.calls, self.changes = [], []
@@ -39,7 +39,7 @@ class FakeWire:
 
 @pytest.fixture
 def stream():
-    """A stream whose wire also remembers the changes that it reports."""
+    """A stream whose wire also remembers its reported changes."""
     wire = FakeWire()
     return StreamTransport(
         1, wire, types.SimpleNamespace(is_ended=False, asks_websocket=False), lambda name, default: (name, default), wire.changes.append
@@ -47,7 +47,7 @@ def stream():
 
 
 def test_head_and_body(stream):
-    """A head is taken whole, whatever comes with it; interim ones come first."""
+    """A head is taken whole, whatever comes with it; interim heads come first."""
     stream.write(b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n")
     stream.write(memoryview(HEAD + b"ab"))
     stream.write(b"cd")
@@ -56,7 +56,7 @@ def test_head_and_body(stream):
 
 
 def test_a_head_in_parts(stream):
-    """It is complete with its empty line."""
+    """A head is complete with its empty line."""
     for octet in HEAD:
         assert stream.heads == []
         stream.write(bytes([octet]))
@@ -64,7 +64,7 @@ def test_a_head_in_parts(stream):
     assert stream.heads == [(True, HEAD[:-4])] and stream.take(100) == HEAD
 
 
-def test_back_pressure(stream):
+def test_back_pressure_pauses_the_wire(stream):
     """The wire is paused over the limit, and goes on when all is taken."""
     stream.write(HEAD + b"x" * (HIGH_BYTES + 1))
     assert stream.wire.calls == ["pause"] and stream.get_write_buffer_size() == HIGH_BYTES + 1
@@ -80,7 +80,7 @@ def test_back_pressure(stream):
 
 
 def test_a_large_object_is_not_copied(stream):
-    """The caller has counted the object, and no copy; what comes behind it keeps the order."""
+    """The caller has counted the object, and no copy; later octets keep the order."""
     stream.write(HEAD)
     body = bytes(range(256)) * 256
     stream.write(body)
@@ -92,7 +92,7 @@ def test_a_large_object_is_not_copied(stream):
     assert stream.take(len(body)) == body and type(stream.pending) is bytearray  # and nothing keeps the object
 
 
-def test_limits(stream):
+def test_limits_take_effect_at_once(stream):
     """A lower limit pauses at once; the default comes back."""
     stream.write(HEAD + b"x")
     stream.set_write_buffer_limits(high=0)
@@ -106,8 +106,8 @@ def test_limits(stream):
     assert stream.wire.calls == ["pause", "resume"]
 
 
-def test_reading(stream):
-    """Octets are passed on, also while it is paused: the client has no room for more than its window."""
+def test_reading_goes_on_while_paused(stream):
+    """Octets are passed on, also while paused: the client has no room for more than its window."""
     assert stream.is_reading()
     stream.pause_reading()
     stream.receive(b"a", is_last=False)
@@ -130,8 +130,8 @@ def test_reading(stream):
         (LENGTH.replace(b"200", b"304"), False, False),
     ],
 )
-def test_close(stream, octets, has_no_body, is_cut):
-    """The rest is still sent; but the end of a response that is too short may not look like its end."""
+def test_a_close_sends_the_rest(stream, octets, has_no_body, is_cut):
+    """The rest is still sent; but the end of a short response may not look like its end."""
     stream.has_no_body = has_no_body
     stream.write(octets)
     assert stream.state < State.ENDED and not stream.is_closing()
@@ -142,8 +142,7 @@ def test_close(stream, octets, has_no_body, is_cut):
     assert octets.endswith(stream.take(100)) and len(stream.wire.changes) == 2
 
 
-def test_abort(stream):
-    """What is pending is not sent."""
+def test_an_abort_drops_pending_octets(stream):
     stream.write(HEAD + b"x")
     stream.abort()
     assert stream.state is State.CUT and not stream.pending and stream.is_closing()
@@ -153,7 +152,7 @@ def test_abort(stream):
     assert stream.wire.calls == ["lost"] and len(stream.wire.changes) == 2
 
 
-def test_extra(stream):
+def test_extra_info_is_the_connections(stream):
     """The client's address is the connection's; options of its socket are not one stream's to set."""
     assert stream.get_extra_info("peername") == ("peername", None)
     limit_unsent(stream.get_extra_info("socket"), 1000)

@@ -20,7 +20,7 @@ MB = 1 << 20
 
 @pytest.fixture
 def ask(start_server, tls_settings, authority):
-    """Start a server with this app, and ask it for a WebSocket: ask(app, *fields) -> Tunnel, server."""
+    """Start a server with this app, and ask for a WebSocket: ask(app, *fields) -> Tunnel, server."""
     made = []
 
     def start(app, fields=None, ends=False, **settings):
@@ -61,7 +61,7 @@ def test_octets_both_ways(ask):
 
 @one_way
 def test_more_than_the_windows_hold(ask):
-    """What one side does not read, the other does not send."""
+    """A slow reader on one side stops the sender on the other."""
     client, server = ask(Switching(lambda sock: sock.sendall(sock.recv(8 * MB) and bytes(8 * MB))))
     client.send(b"x" * (2 * MB // 10))
     assert client.recv_to_end() == bytes(8 * MB)
@@ -70,7 +70,7 @@ def test_more_than_the_windows_hold(ask):
 
 @one_way
 def test_a_client_that_does_not_read(ask):
-    """It is cut off after --write-timeout, as over HTTP/1.1."""
+    """The client is cut off after --write-timeout, as over HTTP/1.1."""
     client, server = ask(Switching(lambda sock: sock.sendall(bytes(8 * MB))), write_seconds=1.0)
     assert client.status == 200
     wait_until(lambda: not count(server))
@@ -113,14 +113,14 @@ def test_a_client_that_leaves_before_its_request_begins(start_server, tls_settin
 
 @one_way
 def test_a_client_that_sends_nothing(ask):
-    """It has ended its side with the request."""
+    """The client has ended its side with the request."""
     client, _ = ask(Switching(lambda sock: sock.sendall(b"read: %d" % len(sock.recv(10)))), ends=True)
     assert client.status == 200 and client.recv_to_end() == b"read: 0"
 
 
 @one_way
 def test_octets_before_the_app_has_decided(ask):
-    """They wait for it."""
+    """Such octets wait for the decision."""
 
     def app(environ, start_response):
         sock = environ["werkzeug.socket"]
@@ -136,7 +136,7 @@ def test_octets_before_the_app_has_decided(ask):
 @one_way
 @pytest.mark.parametrize("settings", [{}, {"websockets": 1}])
 def test_an_app_that_answers(ask, settings):
-    """It may answer as ever; what the client sends beyond that means nothing."""
+    """The app may answer as ever; further octets of the client mean nothing."""
     client, server = ask(Switching(), asking(b"/plain"), **settings)
     assert client.status == 200 and client.head.get("Content-Type") == "text/plain"
     client.send(b"no WebSocket")
@@ -171,7 +171,7 @@ def test_a_handshake_that_is_refused(ask, written, status):
     ],
 )
 def test_a_handshake_that_is_none(ask, written, caplog):
-    """No client gets it: the stream is reset."""
+    """No client gets the handshake: the stream is reset."""
     caplog.set_level("INFO")
 
     def app(environ, start_response):
@@ -193,7 +193,7 @@ def test_a_handshake_that_is_none(ask, written, caplog):
     ],
 )
 def test_what_is_no_websocket(ask, fields, found):
-    """Another protocol is refused as any CONNECT; a request that breaks RFC 8441 has its stream reset."""
+    """Another protocol is refused as any CONNECT; a request against RFC 8441 has its stream reset."""
     client, _ = ask(Switching(), fields)
     if found == "status":
         assert 400 <= client.status < 600
@@ -204,14 +204,13 @@ def test_what_is_no_websocket(ask, fields, found):
 @one_way
 @pytest.mark.parametrize("settings", [{"websockets": 0}, {"threads": 1}])
 def test_none_are_offered(ask, settings):
-    """The settings that turn them off do so here: the client is told, and its request is malformed."""
+    """The settings that turn WebSockets off do so here: the client is told, and its request is malformed."""
     client, _ = ask(apps.hello, **settings)
     assert not client.frames.remote_settings.enable_connect_protocol and client.reset == ErrorCodes.PROTOCOL_ERROR
 
 
 @one_way
-def test_a_drain(ask):
-    """The app reads the end, and the client gets its last octets."""
+def test_a_drain_lets_the_app_say_its_last(ask):
     app = Switching(lambda sock: sock.sendall(b"bye" if not sock.recv(1) else b"?"))
     client, server = ask(app)
     app.began.acquire(timeout=30)

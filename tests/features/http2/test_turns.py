@@ -1,6 +1,6 @@
 """Streams send in turn, and urgent ones first.
 
-What they send, and when they may not, is in test_session.py.
+Their octets, and pauses, are in test_session.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aserve.features.http2.turns import FAIR_FRAMES
 
 @pytest.fixture
 def order(monkeypatch):
-    """The list of the streams whose octets are sent, in that order."""
+    """The list of sending streams, in order."""
     found, take = [], StreamTransport.take
     monkeypatch.setattr(
         StreamTransport, "take", lambda stream, count: found.append(stream.stream_id) or take(stream, count)
@@ -25,8 +25,7 @@ def order(monkeypatch):
     return found
 
 
-def test_order(connect, order):
-    """Urgent streams are sent first, others in turn."""
+def test_urgent_streams_come_first(connect, order):
     client = connect(returning([b"x" * 40_000]))
     late = client.ask(*request(b"GET", b"/", (b"priority", b"u=7")))
     first, second = (client.ask() for _ in range(2))
@@ -38,7 +37,7 @@ def test_order(connect, order):
 
 
 def test_no_stream_starves(connect, order, monkeypatch):
-    """Beside an urgent stream that always has more to send, one frame of 16 goes to the stream that has waited longest."""
+    """Beside an urgent stream with always more to send, one frame of 16 goes to the stream with the longest wait."""
     # So the urgent stream never waits for its wire.
     monkeypatch.setattr("aserve.features.http2.stream.HIGH_BYTES", 1 << 21)
     client = connect(returning([b"x" * (1 << 20)]))
@@ -55,12 +54,12 @@ def test_no_stream_starves(connect, order, monkeypatch):
 
 
 def update(stream_id, value, on=0):
-    """Return a PRIORITY_UPDATE for a stream; `on`: the stream that it comes on."""
+    """Return a PRIORITY_UPDATE for a stream, sent on the stream `on`."""
     return frame(PRIORITY_UPDATE, 0, on, stream_id.to_bytes(4, "big") + value)
 
 
-def test_an_update(connect, order):
-    """A client may change its mind about an open stream; one that is gone has no urgency."""
+def test_an_update_changes_the_urgency(connect, order):
+    """A client may change its mind about an open stream; a gone stream has no urgency."""
     client = connect(returning([b"x" * 40_000]))
     first, second = (client.ask() for _ in range(2))
     client.pump(runs=False)
@@ -72,7 +71,7 @@ def test_an_update(connect, order):
 
 @pytest.mark.parametrize("octets", [update(0, b"u=1"), update(1, b"u=1", on=1), frame(PRIORITY_UPDATE, 0, 0)])
 def test_an_update_that_is_none(connect, octets):
-    """RFC 9218 7.1: it ends the connection."""
+    """RFC 9218 7.1: a wrong update ends the connection."""
     client = connect()
     client.session.data_received(octets)
     client.pump()

@@ -1,4 +1,4 @@
-"""The account: one key, known to the authority or made known to it."""
+"""The account: one key, known to the authority or made known."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ def authority(monkeypatch):
 
 
 def test_a_key_is_made_once(folder):
-    """It is the account."""
+    """The key is the account."""
     assert key_of(folder).thumbprint() == key_of(folder).thumbprint()
 
 
 def test_a_damaged_key(folder):
-    """It is not replaced: only its owner knows whether it matters."""
+    """A damaged key is not replaced: only its owner knows whether it matters."""
     folder.write(folder.account, b"damaged")
     with pytest.raises(ValueError):
         key_of(folder)
 
 
-def test_new(folder, authority):
+def test_a_new_account_accepts_the_terms(folder, authority):
     """The terms were accepted, or there were no order."""
     connect(JOB, folder, new_network(JOB, key_of(folder), BoundedAnswers()))
     [wanted] = authority.registered
     assert wanted.terms_of_service_agreed and wanted.emails == ("me@example.org",) and authority.updates == []
 
 
-def test_known(folder, authority):
-    """A known one is used as it is; its address of mail is changed if the setting was."""
+def test_a_known_account_is_used(folder, authority):
+    """A known account is used unchanged; its mail address follows the setting."""
     authority.known = True
     network = new_network(JOB, key_of(folder), BoundedAnswers())
     connect(JOB, folder, network)

@@ -1,4 +1,4 @@
-"""The authority finds its answers at port 80, and nobody finds anything else of the folder."""
+"""The authority finds its answers at port 80, and the rest of the folder stays hidden."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOKEN = "Token_of-the-authority"
 
 @pytest.fixture
 def ask(tmp_path):
-    """Return a function that asks for a path, of a folder with an answer, a key and a file of an answer that has a key."""
+    """Return a function that asks for a path, of a folder with an answer, a key and a file of an answer with a key."""
     folder = Folder(str(tmp_path / "https"))
     folder.make(None)
     folder.write(folder.challenge(TOKEN), b"token.thumbprint")
@@ -39,8 +39,8 @@ def ask(tmp_path):
     return ask
 
 
-def test_an_answer(ask):
-    """It is the token and the account's thumbprint."""
+def test_an_answer_is_token_and_thumbprint(ask):
+    """The answer is the token and the account's thumbprint."""
     line, _, body = parse(ask(PREFIX + TOKEN))
     assert line == "HTTP/1.1 200 OK" and body.split() == [b"token.thumbprint"]
 
@@ -64,13 +64,13 @@ def test_an_answer_of_another_host(ask):
     ],
 )
 def test_all_else_reaches_the_app(ask, path):
-    """It may have answers of its own; nothing else of the folder is sent."""
+    """The app may have its own answers; nothing else of the folder is sent."""
     assert ask(path) is None
 
 
 @pytest.mark.skipif(not HAS_OPENSSL, reason="needs the openssl command")
-def test_a_handshake(tmp_path):
-    """TLS-ALPN-01 is answered while its file is there, for names that are ours; the name is a client's word, and no path."""
+def test_a_handshake_is_answered_by_its_file(tmp_path):
+    """TLS-ALPN-01 is answered while its file is there, for our names; the name is a client's word, and no path."""
     folder = Folder(str(tmp_path / "https"))
     folder.make(None)
     assert new_context(folder, ("a.example",), "a.example") is None

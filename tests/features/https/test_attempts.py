@@ -1,4 +1,4 @@
-"""Which challenge each attempt asks for."""
+"""The challenge of each attempt."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ UNOFFERED = {"kind": "no-challenge", "detail": "it offers http-01", "challenge":
     [(BOTH, 0, TLS_ALPN_01), (BOTH, 1, HTTP_01), (BOTH, 2, TLS_ALPN_01), (ONE, 0, HTTP_01), (ONE, 7, HTTP_01)],
 )
 def test_the_first_attempt(kinds, failures, kind):
-    """It is the better kind; after failures the two take turns."""
+    """The first attempt is of the better kind; after failures the two take turns."""
     assert first_kind(kinds, failures) == kind
 
 
 @pytest.mark.parametrize(
     ("kinds", "failures", "result", "kind"),
     [
-        (BOTH, 0, {}, None),  # it has succeeded
+        (BOTH, 0, {}, None),  # success
         (BOTH, 0, UNREACHED, HTTP_01),  # a firewall lets the other port through
         (ONE, 0, UNREACHED, None),
         (BOTH, 1, UNREACHED, None),  # an authority counts failures
         (BOTH, 0, UNOFFERED, HTTP_01),  # nothing was checked, so nothing has failed there
         (BOTH, 1, UNOFFERED, TLS_ALPN_01),
         (ONE, 0, UNOFFERED, None),
-        (BOTH, 0, {"kind": "caa", "challenge": TLS_ALPN_01}, None),  # as it would be by the other
+        (BOTH, 0, {"kind": "caa", "challenge": TLS_ALPN_01}, None),  # as by the other kind
         (BOTH, 0, {"kind": "rateLimited"}, None),
         (BOTH, 0, {"kind": "unreachable"}, None),
     ],

@@ -1,4 +1,4 @@
-"""What --check says of certificates by ACME."""
+"""The words of --check about certificates by ACME."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aserve.features.https.settings import LETS_ENCRYPT
     ],
 )
 def test_a_site_with_names(monkeypatch, settings, challenges):
-    """It says for which names, by which authority, where the files are, and how and at which ports the authority can check the names."""
+    """--check tells names, authority, files, and how and at which ports the authority can check the names."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())  # the libraries are there
     site = {"https": "a.example,b.example", "acme_terms": "accept", "https_folder": "/kept", "bind": "https://:443,:80"}
     said = banner.describe(Config(**{**site, **settings}), apps.hello, "a:hello").splitlines()
@@ -32,6 +32,5 @@ def test_a_site_with_names(monkeypatch, settings, challenges):
 
 
 def test_a_site_without():
-    """It says nothing of them."""
     said = banner.describe(Config(), apps.hello, "a:hello")
     assert "https" not in said and "challenges" not in said

@@ -1,4 +1,4 @@
-"""The child: its result, and what is said if there is none."""
+"""The child: its result, or the reason without one."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ def run(monkeypatch, code, **arguments):
     return OrderProcess({"do": "this"}, **arguments).wait()
 
 
-def test_result(monkeypatch):
-    """It reads its job, and prints its result."""
+def test_a_child_reads_its_job_and_prints_its_result(monkeypatch):
     assert run(monkeypatch, "import json, sys; print(json.dumps({'job': json.load(sys.stdin)}))") == {
         "job": {"do": "this"}
     }
 
 
 def test_where_it_looks(monkeypatch):
-    """It imports this aserve, and nothing from where the server was started."""
+    """The child imports this aserve, and nothing from the server's folder."""
     code = "import os, sys, json; print(json.dumps({'folder': os.getcwd(), 'root': sys.argv[-1]}))"
     assert run(monkeypatch, code) == {"folder": "/", "root": ROOT}
     assert (
@@ -36,7 +35,7 @@ def test_where_it_looks(monkeypatch):
 
 
 def test_it_inherits_the_lock(monkeypatch):
-    """So that its turn lasts as long as it."""
+    """So its turn lasts as long as the child."""
     reading, writing = os.pipe()
     try:
         run(monkeypatch, f"import os; os.write({writing}, b'x'); print('{{}}')", keep=(writing,))
@@ -54,21 +53,19 @@ def test_it_inherits_the_lock(monkeypatch):
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "ended with status -9"),
     ],
 )
-def test_no_result(monkeypatch, code, why):
-    """The reason is its last line, or its status."""
+def test_no_result_tells_the_last_line(monkeypatch, code, why):
     with pytest.raises(ChildError, match=why):
         run(monkeypatch, code)
 
 
-def test_too_long(monkeypatch):
-    """It is ended: nothing waits for it for ever."""
+def test_a_child_has_a_time_limit(monkeypatch):
+    """An endless child is ended: nothing waits for ever."""
     monkeypatch.setattr(child_module, "MAX_SECONDS", 0.05)
     with pytest.raises(ChildError, match=r"took more than 0\.05 s"):
         run(monkeypatch, "import time; time.sleep(60)")
 
 
-def test_no_python(monkeypatch):
-    """A user that may not run Python is told so."""
+def test_no_python_is_told(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(ChildError, match=r"/nowhere/python cannot be started: No such file"):
         OrderProcess({})
@@ -78,7 +75,7 @@ def test_no_python(monkeypatch):
 
 
 def test_python_behind_a_link(monkeypatch, tmp_path):
-    """The line names the file that cannot be run, as a virtual environment has only a link to it, which all users may follow."""
+    """The line names the unreadable file: a virtual environment has only a link to it, which all users may follow."""
     (tmp_path / "python").symlink_to("/nowhere/versions/3.11/bin/python3")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(ChildError, match=r"^/nowhere/versions/3\.11/bin/python3 cannot be started: No such file"):
@@ -86,8 +83,8 @@ def test_python_behind_a_link(monkeypatch, tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
-def test_another_user(monkeypatch):
-    """Files that it makes belong to the user that the server becomes; one that may not run Python is an error, too."""
+def test_another_user_owns_the_files(monkeypatch):
+    """The child's files belong to the server's later user; a user that may not run Python is an error, too."""
     monkeypatch.setattr(sys, "executable", "/usr/bin/env")
     monkeypatch.setattr(child_module, "ROOT", "")
     given = []

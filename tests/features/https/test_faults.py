@@ -1,4 +1,4 @@
-"""Each failure has a line that says whose fault it is, and what to do."""
+"""Each failure has a line with its culprit and advice."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ def line(kind, detail="reason.", **more):
 
 
 @pytest.mark.parametrize("kind", [*FAULTS, *SAME, "somethingNew"])
-def test_every_kind(kind):
-    """There are two sentences, without a hole."""
+def test_every_kind_has_two_sentences(kind):
     text = line(kind)
     assert "; " in text and "{" not in text and "\n" not in text
     assert kind in SAME or "reason" in text or kind == "badNonce"
@@ -37,7 +36,7 @@ def test_every_kind(kind):
     ],
 )
 def test_what_to_do(kind, more, texts):
-    """It is about this name, this port and this machine."""
+    """The advice is about this name, this port and this machine."""
     for text in texts:
         assert text in line(kind, **more)
 
@@ -58,7 +57,7 @@ def test_what_to_do(kind, more, texts):
     ],
 )
 def test_the_reason_of_the_library(detail, shown):
-    """It is shown without what the library wraps around it."""
+    """The reason is shown without the library's wrapping."""
     assert shown in line("unreachable", detail)
 
 
@@ -71,17 +70,16 @@ def test_the_reason_of_the_library(detail, shown):
         ("unauthorized", "", False),
     ],
 )
-def test_another_challenge(kind, challenge, helps):
-    """It is tried where the way to this server may be the fault, and not where the name or the account is."""
+def test_another_challenge_is_tried_if_it_may_help(kind, challenge, helps):
+    """Another challenge is tried where the way to this server may be the fault, and not where the name or the account is."""
     assert may_help({"kind": kind, "challenge": challenge}) == helps
 
 
 def test_a_check_that_failed():
-    """A kind that is not known is still about this name and port."""
+    """An unknown kind is still about this name and port."""
     assert "ca.example could not check shop.example.org at port 80: reason;" in line("new", challenge=HTTP_01)
 
 
-def test_long_details():
-    """What an authority says fits into a line."""
+def test_long_details_fit_into_a_line():
     assert f"{'x' * MAX_DETAIL}...;" in line("caa", "x" * 10_000)
     assert "a b" in line("caa", "a\n  b")

@@ -17,8 +17,8 @@ def mode(path):
     return stat.S_IMODE(os.stat(path).st_mode)
 
 
-def test_rights(folder):
-    """Nobody else reads it, whatever the umask says."""
+def test_rights_keep_others_out(folder):
+    """Nobody else reads it, whatever the umask."""
     before = os.umask(0)
     try:
         folder.write(folder.account, b"key")
@@ -29,8 +29,8 @@ def test_rights(folder):
     assert {mode(folder.path), mode(folder.challenges)} == {0o700}
 
 
-def test_rights_above(tmp_path):
-    """Where others may write, they could put another folder in its place: so they may not, whatever the umask says."""
+def test_rights_above_keep_writers_out(tmp_path):
+    """Writers above could put another folder in its place: so there are none, whatever the umask."""
     before = os.umask(0)
     try:
         Folder(str(tmp_path / "a/b/https")).make(None)
@@ -41,7 +41,7 @@ def test_rights_above(tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
 def test_a_link_in_place_of_a_folder(tmp_path, monkeypatch):
-    """Root gives the user what it has made, and not what the user has put there meanwhile."""
+    """Root gives its own folders to the user, and not links put there by the user meanwhile."""
     victim = tmp_path / "victim"
     victim.mkdir()
     mkdir = os.mkdir
@@ -59,7 +59,7 @@ def test_a_link_in_place_of_a_folder(tmp_path, monkeypatch):
 
 
 def test_a_write_is_whole(folder, monkeypatch):
-    """If it fails, the old file is as it was, and nothing is left beside it."""
+    """After a failure the old file is unchanged, and nothing is left beside it."""
     path = folder.certificate("a.example")
     folder.write(path, b"old")
 
@@ -79,7 +79,7 @@ def test_a_write_is_whole(folder, monkeypatch):
 
 
 def test_a_write_that_is_refused(folder):
-    """What looks at the new file finds the octets whole; if it raises, the old file is as it was."""
+    """The check of the new file finds the octets whole; if it raises, the old file is unchanged."""
     path = folder.certificate("a.example")
     folder.write(path, b"old")
 
@@ -95,7 +95,7 @@ def test_a_write_that_is_refused(folder):
 
 
 def test_others_could_read(folder):
-    """A folder or a key that others can read is refused, with what to type."""
+    """A folder or a key readable by others is refused, with a remedy."""
     folder.write(folder.certificate("a.example"), b"key")
     os.chmod(folder.certificate("a.example"), 0o640)
     with pytest.raises(ConfigError, match=r"others than .* may read .*a\.example\.pem.*chmod -R go= "):
@@ -106,14 +106,13 @@ def test_others_could_read(folder):
         folder.make(None)
 
 
-def test_another_owner(folder):
-    """The user that the server becomes could not renew."""
+def test_another_owner_is_refused(folder):
+    """The server's later user could not renew."""
     with pytest.raises(ConfigError, match=r"belongs to .*, and the server runs as 54321: chown -R 54321 "):
         folder.make(FileOwner(54321, 54321))
 
 
 def test_made_for_another(tmp_path, monkeypatch):
-    """Root makes it for the user that it becomes."""
     given = []
     monkeypatch.setattr(os, "chown", lambda path, uid, gid, **_: given.append((os.path.basename(path), uid, gid)))
     with pytest.raises(ConfigError, match="belongs to"):  # as this chown does nothing
@@ -122,14 +121,14 @@ def test_made_for_another(tmp_path, monkeypatch):
 
 
 def test_it_cannot_be_made(tmp_path):
-    """The error says how to make it, or where to name another."""
+    """The error tells how to make it, or where to name another."""
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"cannot be made: .*install -d -m 700 -o \S+ .*https-folder"):
         Folder(str(tmp_path / "file/https")).make(None)
 
 
-def test_notes(folder):
-    """They are there again; damaged ones are none."""
+def test_notes_are_there_again(folder):
+    """Notes are there again; damaged ones are none."""
     assert folder.read_json("a.example") == {}
     folder.write_json("a.example", {"failures": 1})
     assert folder.read_json("a.example") == {"failures": 1}
@@ -139,7 +138,7 @@ def test_notes(folder):
 
 
 def test_challenges_are_dropped(folder):
-    """Those of an order that was cut off do not stay; a folder that is gone has none."""
+    """Challenges of an interrupted order do not stay; a missing folder has none."""
     folder.write(folder.challenge("token"), b"answer")
     folder.drop_challenges()
     assert os.listdir(folder.challenges) == []
@@ -161,7 +160,7 @@ NOT_OURS = (
 
 
 def test_what_a_killed_process_has_left(folder, tmp_path):
-    """Unfinished files do not stay for ever. Other files stay, one that a process writes at this moment, and what links lead to."""
+    """Unfinished files do not stay for ever. Other files stay, files just being written too, and targets of links."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     kept = [*(f"{folder.path}/{name}" for name in NOT_OURS), elsewhere / "a.pem.7.new", tmp_path / "b.pem.7.new"]
@@ -181,7 +180,7 @@ def test_what_a_killed_process_has_left(folder, tmp_path):
 
 
 def test_a_file_beside_that_is_gone(folder, monkeypatch):
-    """A write that could not begin says why."""
+    """A write that could not begin tells why."""
     monkeypatch.setattr(folder_module.os, "O_NOFOLLOW", 0)
     with pytest.raises(FileNotFoundError):
         folder.write(f"{folder.path}/none/file", b"")

@@ -1,4 +1,4 @@
-"""What several hosts of a site share, over a real store."""
+"""The shared state of a site's hosts, over a real store."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def new(store_server, monkeypatch):
         hosts._store.end()
 
 
-def test_answers(new, store_server):
-    """What one host has put, all hosts find, for as long as an order takes."""
+def test_answers_are_found_by_all_hosts(new, store_server):
+    """All hosts find an answer put by one, for as long as an order takes."""
     one, two = new(), new()
     one.put_answer("token", b"token.thumbprint")
     assert two.answer("token") == b"token.thumbprint" and two.answer("other") is None
     assert 0 < int(store_server.ask("TTL", "https:https:answer:token")[1:]) <= 900
 
 
-def test_certificates(new, store_server):
-    """They come as they were given; what has another form is not taken for a certificate."""
+def test_certificates_come_back_unchanged(new, store_server):
+    """Certificates come back unchanged; a value of another form is not taken for one."""
     one, two = new(), new()
     assert two.get(NAME) is None
     one.put(NAME, GivenCertificate("https://ca.example", b"key and chain"))
@@ -48,7 +48,7 @@ def test_certificates(new, store_server):
         assert two.get(NAME) is None
 
 
-def test_turns(new):
+def test_turns_are_one_hosts(new):
     """One host orders a name at a time, and none after a failure, until its time is over."""
     one, two = new(), new()
     with one.turn(NAME) as first:
@@ -64,7 +64,7 @@ def test_turns(new):
 
 @pytest.mark.provokes("is away")
 def test_a_store_that_is_away(new, store_server, monkeypatch):
-    """Requests are answered without it; orders wait."""
+    """Requests are answered without the store; orders wait."""
     monkeypatch.setattr(store_module.Store, "_wait", lambda self: None)
     hosts = new()
     store_server.kill()

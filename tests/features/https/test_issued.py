@@ -13,8 +13,8 @@ DAY = 86400.0
 
 
 @pytest.mark.skipif(not HAS_OPENSSL, reason="needs the openssl command")
-def test_its_dates(folder, tmp_path):
-    """The server's own certificate counts, which is the first."""
+def test_its_dates_are_the_first_certificates(folder, tmp_path):
+    """The server's own certificate, the first, counts."""
     authority = Authority(tmp_path / "authority")
     issued = authority.issue("a.example", days=90)
     chain = issued.key.read_bytes() + issued.certificate.read_bytes() + authority.certificate.read_bytes()
@@ -26,8 +26,7 @@ def test_its_dates(folder, tmp_path):
 @pytest.mark.parametrize(
     "octets", [None, b"", b"-----BEGIN CERTIFICATE-----\n\n-----END", b"-----BEGIN CERTIFICATE-----\nMAAA\n-----END"]
 )
-def test_none(folder, octets):
-    """A file that is missing or damaged has none."""
+def test_missing_files_have_no_dates(folder, octets):
     if octets is not None:
         folder.write(folder.certificate("a.example"), octets)
     assert Issued.of(folder, "a.example") is None
@@ -35,7 +34,7 @@ def test_none(folder, octets):
 
 @pytest.mark.skipif(not HAS_OPENSSL, reason="needs the openssl command")
 def test_what_no_client_would_take(folder, tmp_path):
-    """A certificate for another name, or with another key, is none; a file that changes is looked at again."""
+    """A certificate for another name, or with another key, is none; a changed file is looked at again."""
     authority = Authority(tmp_path / "authority")
     issued, other = authority.issue("a.example"), authority.issue("b.example")
     path = folder.certificate("a.example")
@@ -52,7 +51,7 @@ def test_valid_for_a_clock_that_is_behind():
 
 @pytest.mark.skipif(not HAS_OPENSSL, reason="needs the openssl command")
 def test_an_issuer_that_has_expired(folder, tmp_path):
-    """Clients refuse what it has signed."""
+    """Clients refuse certificates signed by an expired issuer."""
     authority = Authority(tmp_path / "authority")  # its own certificate is valid for two days
     issued = authority.issue("a.example", days=90)
     path = tmp_path / "file.pem"
@@ -62,6 +61,5 @@ def test_an_issuer_that_has_expired(folder, tmp_path):
         refuse_unusable(str(path), "a.example", time.time() + 3 * DAY)
 
 
-def test_time():
-    """It is shown in UTC, as certificates have it."""
+def test_a_time_is_shown_in_utc():
     assert show_time(0.0) == "1970-01-01 00:00 UTC"

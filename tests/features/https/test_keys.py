@@ -1,4 +1,4 @@
-"""Keys, requests and certificates of our own, as other programs read them."""
+"""Our own keys, requests and certificates, as other programs read them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def names_of(found):
 
 
 def test_a_key_again():
-    """A key that was written is the same when it is read."""
+    """A written key is the same when read."""
     key = new_key()
     assert pem_of(load_key(pem_of(key))) == pem_of(key)
 
 
 @pytest.mark.parametrize("pem", [b"", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"])
 def test_a_damaged_key(pem):
-    """It is said, and no traceback."""
+    """A damaged key is told, without a traceback."""
     with pytest.raises(ValueError):
         load_key(pem)
 
@@ -42,14 +42,13 @@ def test_another_kind_of_key():
         load_key(pem_of(ed25519.Ed25519PrivateKey.generate()))
 
 
-def test_request():
-    """It asks for the name, and for nothing else."""
+def test_a_request_asks_for_the_name_alone():
     request = x509.load_pem_x509_csr(new_request(new_key(), NAME))
     assert names_of(request) == [NAME] and request.is_signature_valid
 
 
-def test_placeholder(tmp_path):
-    """A server can serve it, at any time of any clock; it is known by its subject."""
+def test_a_placeholder_can_be_served(tmp_path):
+    """A server can serve a placeholder, at any time of any clock; its subject tells it."""
     path = tmp_path / "a.pem"
     path.write_bytes(new_placeholder(NAME))
     ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(str(path))

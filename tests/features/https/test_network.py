@@ -1,4 +1,4 @@
-"""An authority that is hostile: none of its answers costs the certificate that is there."""
+"""A hostile authority: none of its answers costs the present certificate."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def authority(tmp_path):
 
 
 class Site:
-    """A site with a certificate that is due; its orders run in this process."""
+    """A site with a due certificate; its orders run in this process."""
 
     def __init__(self, authority, folder, caplog):
         caplog.set_level(logging.INFO, "aserve")
@@ -60,7 +60,7 @@ class Site:
             return file.read()
 
     def order(self):
-        """Order; return whether that has given a new certificate, after a look at all that is promised if not."""
+        """Order; return whether there is a new certificate, and check all promises if not."""
         self.folder.write(self.folder.certificate(NAME), self.old)
         Notes(self.directory).write(self.folder, NAME)
         self.caplog.clear()
@@ -88,7 +88,7 @@ def site(authority, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(client, "time", types.SimpleNamespace(sleep=sleep))
 
     class Child:
-        """What does the job in this process, and gives its result as the real one does."""
+        """Does the job in this process, and gives its result as the real child does."""
 
         def __init__(self, job, keep):
             self.job = json.loads(json.dumps(job))
@@ -109,7 +109,7 @@ def test_right_answers_give_a_certificate(site, authority):
 
 
 def cases():
-    """Return each row at each of its steps, all but one of them marked long: the steps take turns."""
+    """Return each row at each of its steps, all but one marked long: the steps take turns."""
     for place, (name, row) in enumerate(ROWS.items()):
         for step in row.steps:
             marks = [] if step == row.steps[place % len(row.steps)] else [pytest.mark.long]
@@ -118,7 +118,7 @@ def cases():
 
 @pytest.mark.parametrize(("row", "step"), [*cases()])
 def test_wrong_answers_cost_no_certificate(site, authority, monkeypatch, row, step):
-    """Each ends within its bounds, leaves what is there, has one line with the reason, and another try comes."""
+    """Each answer ends within its bounds, leaves the present files, has one line with the reason, and another try comes."""
     if row.lasts:
         monkeypatch.setattr(network_module, "ANSWER_SECONDS", 1.0)
         if "no whole" not in row.reason:  # the limit of the answer is to come first there, on a busy machine, too
@@ -126,7 +126,7 @@ def test_wrong_answers_cost_no_certificate(site, authority, monkeypatch, row, st
     authority.wrong = {step: row.wrong}
     assert not site.order()
     assert re.search(f"localhost:[0-9]+ ({row.reason})", site.caplog.records[-1].getMessage())
-    assert authority.sent < 32 << 20  # what systems hold of an answer that nobody reads
+    assert authority.sent < 32 << 20  # the buffers of systems for an unread answer
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_how_long_to_wait(site, authority, row, least):
 
 
 def test_an_authority_that_nobody_vouches_for(site, authority):
-    """Nothing is sent to one whose own certificate is not trusted."""
+    """Nothing is sent to an authority without a trusted certificate."""
     site.renewal._ca = None
     assert not site.order()
     assert "the certificate of localhost" in site.caplog.records[-1].getMessage() and authority.asked == []

@@ -1,4 +1,4 @@
-"""One order: what an authority says, and what becomes of it."""
+"""One order: an authority's words, and the outcome."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOKEN = "DGyRejmCefe7v4NfDGDKfA_and-more-of-it-0"
 
 
 def authorization(status="pending", kind="http-01", error=None):
-    """Return one as the library reads it."""
+    """Return an authorization in the library's form."""
     challenge = {
         "type": kind,
         "url": "https://ca.example/c",
@@ -43,7 +43,7 @@ def authorization(status="pending", kind="http-01", error=None):
 
 
 class Authority:
-    """Says what a test wants."""
+    """Answers as a test wants."""
 
     def __init__(self, folder):
         self.folder, self.authorizations, self.faults, self.answered, self.served = (
@@ -83,7 +83,7 @@ class Authority:
 
 @pytest.fixture
 def authority(tmp_path, monkeypatch):
-    """Return an authority that is fine."""
+    """Return a sound authority."""
     folder = Folder(str(tmp_path / "https"))
     folder.make(None)
     found = Authority(folder)
@@ -109,8 +109,8 @@ def error(code, **more):
     return messages.Error.from_json({"type": f"urn:ietf:params:acme:error:{code}", "detail": "its words", **more})
 
 
-def test_done(authority):
-    """The file has key and chain, the notes say whose it is, and no answer stays."""
+def test_a_done_order_leaves_key_and_chain(authority):
+    """The file has key and chain, the notes name the authority, and no answer stays."""
     authority.folder.write(authority.folder.challenge("old"), b"")
     assert run(authority) == {}
     with open(authority.folder.certificate(NAME), "rb") as file:
@@ -130,7 +130,7 @@ def test_done(authority):
     ],
 )
 def test_a_certificate_that_clients_refuse(authority, names, dates, detail):
-    """That is a failed order, and the certificate that is there stays."""
+    """Such a certificate is a failed order, and the present one stays."""
     assert run(authority) == {}
     with open(authority.folder.certificate(NAME), "rb") as file:
         octets = file.read()
@@ -142,7 +142,7 @@ def test_a_certificate_that_clients_refuse(authority, names, dates, detail):
 
 
 def test_a_clock_that_is_wrong(authority):
-    """A clock that is minutes behind refuses no certificate; a clock months ahead takes a certificate that is due already, if it ends later."""
+    """A clock minutes behind refuses no certificate; a clock months ahead takes a certificate already due, if it ends later."""
     authority.dates = {"begin": 1 / 24 / 60, "end": 90}
     assert run(authority) == {}
     os.remove(authority.folder.certificate(NAME))
@@ -150,14 +150,13 @@ def test_a_clock_that_is_wrong(authority):
     assert run(authority) == {}
 
 
-def test_checked_before(authority):
-    """A name that the authority has checked lately needs no answer."""
+def test_a_name_checked_before_needs_no_answer(authority):
     authority.authorizations = [authorization("valid")]
     assert run(authority) == {} and authority.answered == []
 
 
 def test_no_challenge_for_us(authority):
-    """What it offers is said."""
+    """The offered kinds are told."""
     assert run(authority, ["tls-alpn-01"]) == {"kind": "no-challenge", "detail": "it offers http-01", "challenge": ""}
     authority.authorizations[0] = authority.authorizations[0].update(
         body=authority.authorizations[0].body.update(challenges=())
@@ -176,8 +175,8 @@ def test_no_challenge_for_us(authority):
         ([authorization("invalid")], "unexpected", "no reason was given"),
     ],
 )
-def test_refused(authority, failed, kind, detail):
-    """The authority's reason, and the challenge for which it was."""
+def test_a_refused_check_has_its_challenge(authority, failed, kind, detail):
+    """The result has the authority's reason, and its challenge."""
     authority.faults["check"] = errors.ValidationError(failed)
     assert run(authority) == {"kind": kind, "detail": detail, "challenge": "http-01"}
     assert not os.path.exists(authority.folder.certificate(NAME)) and os.listdir(authority.folder.challenges) == []
@@ -197,14 +196,12 @@ def test_refused(authority, failed, kind, detail):
         (OSError(28, "No space left on device"), {"kind": "folder", "detail": "[Errno 28] No space left on device"}),
     ],
 )  # fmt: skip
-def test_faults(authority, fault, result):
-    """Each has its kind, for which faults.py has words."""
+def test_faults_have_a_kind_each(authority, fault, result):
     authority.faults["sign"] = fault
     assert run(authority) == result
 
 
-def test_nonces(authority):
-    """A refused nonce is no failure, until there are five."""
+def test_nonces_refused_five_times_are_a_failure(authority):
     authority.faults["order"] = [error("badNonce") for _ in range(4)]
     assert run(authority) == {}
     authority.faults["order"] = [error("badNonce") for _ in range(5)]
@@ -217,12 +214,11 @@ def test_a_damaged_account(authority):
     assert run(authority)["kind"] == "account-key"
 
 
-def test_several_hosts(authority, monkeypatch):
-    """Each of them has the answer before the authority is told that it is there."""
+def test_several_hosts_have_the_answer_first(authority, monkeypatch):
     put = []
 
     class FakeHosts:
-        """Notes what all hosts get."""
+        """Notes the answers for all hosts."""
 
         def __init__(self, url, prefix):
             put.append((url, prefix))

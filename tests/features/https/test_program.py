@@ -1,4 +1,4 @@
-"""What the child does with its job."""
+"""The child's work on its job."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_its_input_and_output(folder, monkeypatch):
 
 
 def test_a_certificate_that_has_come_meanwhile(folder):
-    """A placeholder does not replace it, nor what is noted of it."""
+    """A placeholder does not replace it, nor its notes."""
     folder.write(folder.certificate("a.example"), b"by another process")
     Notes("https://ca.example").write(folder, "a.example")
     program.make_placeholders({"folder": folder.path, "names": ["a.example"]})
@@ -42,7 +42,6 @@ def test_a_certificate_that_has_come_meanwhile(folder):
 
 
 def test_as_a_process(folder):
-    """So it is run."""
     assert OrderProcess({"do": "placeholders", "folder": folder.path, "names": ["a.example", "b.example"]}).wait() == {}
     for name in ("a.example", "b.example"):
         with open(folder.certificate(name), "rb") as file:

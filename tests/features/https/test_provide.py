@@ -23,13 +23,13 @@ from aserve.tls.certificates import load_certificates
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
-    """Return the settings and the folder of a site with two names, and the jobs that children get."""
+    """Return the settings and the folder of a site with two names, and the jobs of its children."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     folder = Folder(str(tmp_path / "https"))
     jobs = []
 
     class FakeChild:
-        """One that writes no certificate."""
+        """A child that writes no certificate."""
 
         def __init__(self, job, owner=None):
             jobs.append((job, owner))
@@ -45,7 +45,7 @@ def site(tmp_path, monkeypatch):
 @pytest.mark.skipif(not HAS_OPENSSL, reason="needs the openssl command")
 @pytest.mark.provokes("damaged")
 def test_what_is_missing(site, tmp_path, caplog):
-    """A placeholder is made for names without a certificate; a damaged file is set aside, as no server would start with it."""
+    """Names without a certificate get a placeholder; a damaged file is set aside, as no server would start with it."""
     issued = Authority(tmp_path / "authority").issue("a.example")
     provide(site.config)
     assert site.jobs == [
@@ -65,7 +65,7 @@ def test_what_is_missing(site, tmp_path, caplog):
 @pytest.mark.skipif(not HAS_OPENSSL, reason="needs the openssl command")
 @pytest.mark.provokes("damaged")
 def test_a_key_with_a_passphrase(site, tmp_path):
-    """The start does not ask for it: no server could read the file."""
+    """The start does not ask for a passphrase: no server could read the file."""
     issued = Authority(tmp_path / "authority").issue("a.example")
     subprocess.run(
         ["openssl", "pkey", "-in", issued.key, "-aes256", "-passout", "pass:secret", "-out", tmp_path / "locked"],
@@ -79,7 +79,7 @@ def test_a_key_with_a_passphrase(site, tmp_path):
 
 
 def test_a_certificate_that_cannot_be_read_now(site, monkeypatch):
-    """It may be a good one, and stays."""
+    """An unreadable file may be a good one, and stays."""
     site.folder.make(None)
     site.folder.write(site.folder.certificate("a.example"), b"")
 
@@ -125,7 +125,7 @@ def test_a_root_that_is_not_there(site):
 
 
 def test_a_check_makes_nothing(site, tmp_path, caplog):
-    """--check looks at what is there: it makes no folder and no placeholder, and says nothing of the certificates that a start will make."""
+    """--check looks only: it makes no folder and no placeholder, and says nothing of later certificates."""
     provide(site.config, is_check=True)
     assert not site.jobs and not os.path.exists(site.folder.path)
     missing = missing_certificates(site.config)

@@ -1,4 +1,4 @@
-"""From HTTP to HTTPS: where a request is sent, and what is not sent anywhere."""
+"""From HTTP to HTTPS: the target of a request, and requests that stay."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMED = {"acme_terms": "accept", "bind": "https://:8443"}
 
 
 def request_of(target, host, scheme="http"):
-    """Return a request as a step gets it."""
+    """Return a request in a step's form."""
     vars = f"REQUEST_METHOD\0GET\0REQUEST_URI\0{target}\0PATH_INFO\0{target}\0QUERY_STRING\0\0SERVER_PROTOCOL\0HTTP/1.1"
     exchange = Exchange(f"{vars}\0HTTP_HOST\0{host}" if host else vars)
     exchange.connection = FakeConnection({"wsgi.url_scheme": scheme, "REMOTE_ADDR": "", "REMOTE_PORT": ""})
@@ -62,7 +62,7 @@ def redirect():
     ],
 )
 def test_path_and_query_stay(redirect, target, path):
-    """Method and body, too, by the status: a form is sent again as it was."""
+    """Method and body stay, too, by the status: a form is sent again unchanged."""
     assert redirect(target) == (308, f"https://shop.example{path}")
 
 
@@ -80,19 +80,19 @@ def test_path_and_query_stay(redirect, target, path):
     ],
 )
 def test_nobody_is_sent_to_another_site(redirect, host, place):
-    """A host that is none of the site's names is sent to the first."""
+    """A host outside the site's names is sent to the first."""
     assert redirect(host=host, names=("shop.example", "www.shop.example")) == (308, f"https://{place}/")
 
 
 def test_without_names_the_host_stays(redirect):
-    """The certificate is the user's, and aserve does not know its names; without a host there is no place to send to."""
+    """The certificate is the user's, and aserve does not know its names; without a host there is no target."""
     assert redirect(host="a.example:8080", port=8443) == (308, "https://a.example:8443/")
     assert redirect(host="[2001:db8::1]:80") == (308, "https://[2001:db8::1]/")
     assert redirect(host="") == (400, None)
 
 
 def test_a_proxys_word_is_enough(redirect):
-    """Its client speaks TLS already: another redirect would never end."""
+    """The proxy's client speaks TLS already: another redirect would never end."""
     assert redirect(scheme="https") is None
 
 
@@ -112,8 +112,8 @@ def test_authorities_are_answered(redirect):
         ({"https_redirect": "off"}, False),
     ],
 )
-def test_when(settings, redirects):
-    """With names by itself; else where a port is given."""
+def test_redirects_are_on_with_names_or_a_port(settings, redirects):
+    """With names redirects are on; else where a port is given."""
     if "https" in settings:
         settings = {**settings, **NAMED}
     config = Config(**settings)
@@ -129,8 +129,8 @@ def test_when(settings, redirects):
         (8444, ["https://a:8443"], "https://shop.example:8444/"),
     ],
 )
-def test_the_port(setting, urls, place, monkeypatch):
-    """The one of the first listener of TLS, unless the settings name another: a container's is published as another."""
+def test_the_port_is_the_first_of_tls(setting, urls, place, monkeypatch):
+    """The port is the first TLS listener's, unless the settings name another: a container's is published as another."""
     monkeypatch.setattr(Notes, "has_certificate", True)
     extension = HTTPSOnly(Config(https="shop.example", **NAMED, https_redirect=setting))
     extension.start(types.SimpleNamespace(server=types.SimpleNamespace(urls=urls)))
@@ -139,7 +139,7 @@ def test_the_port(setting, urls, place, monkeypatch):
 
 
 def test_not_before_there_is_a_certificate(tmp_path):
-    """Browsers would warn of a placeholder, and remember the way there; until then the site is where it was."""
+    """Browsers would warn of a placeholder, and remember the way there; until then the site stays."""
     extension = HTTPSOnly(Config(https="a.example,b.example", **NAMED, https_folder=str(tmp_path / "https")))
     folder = Folder(str(tmp_path / "https"))
     folder.make(None)
@@ -155,7 +155,7 @@ def test_not_before_there_is_a_certificate(tmp_path):
 
 @pytest.mark.parametrize("protocol", ["https", "uwsgi", "scgi"])
 def test_listeners_that_answer_themselves(protocol):
-    """TLS is there already; a front server has redirects of its own."""
+    """TLS is there already; a front server has its own redirects."""
     assert HTTPSOnly(Config(https_redirect=443)).before(listener(protocol)) is None
     assert HTTPSOnly(Config(hsts="1")).before(listener("http")) is None
 
@@ -168,8 +168,7 @@ def test_listeners_that_answer_themselves(protocol):
         ("max-age=31536000; includesubdomains;preload", "max-age=31536000; includeSubDomains; preload"),
     ],
 )
-def test_hsts(text, value):
-    """It is a field of responses over TLS alone (RFC 6797 section 7.2)."""
+def test_hsts_is_sent_over_tls_alone(text, value):
     extension = HTTPSOnly(Config(hsts=text))
     assert extension.fields(True) == [("Strict-Transport-Security", value)] and not extension.fields(False)
     assert Config(hsts="").hsts is None and not HTTPSOnly(Config(https_redirect=443)).fields(True)
@@ -183,5 +182,4 @@ def test_what_is_no_hsts(text):
 
 @pytest.mark.parametrize(("value", "why"), [("on", "not a whole number"), (0, "too small"), (70000, "too large")])
 def test_what_is_no_port(value, why):
-    """The message says what it may be."""
     assert why in error_of(Config, https_redirect=value)

@@ -1,4 +1,4 @@
-"""What is ordered when, by which challenge, and what the log says."""
+"""Orders, their challenges, and the log's lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REFUSED = {"kind": "connection", "detail": "refused", "challenge": "tls-alpn-01"
 
 @pytest.fixture
 def site(tmp_path, monkeypatch, caplog):
-    """Return a site, whose `results` are what children say one after another; None: they write a certificate of 90 days."""
+    """Return a site, whose `results` are the words of children in order; None: a certificate of 90 days is written."""
     caplog.set_level(logging.INFO, "aserve")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     issued = Authority(tmp_path / "authority").issue(NAME, days=90)
@@ -42,7 +42,7 @@ def site(tmp_path, monkeypatch, caplog):
     site = types.SimpleNamespace(jobs=[], results=[], ended=[], now=0.0, config=config, caplog=caplog, issued=issued)
 
     class FakeChild:
-        """One that says the next result."""
+        """A child that says the next result."""
 
         def __init__(self, job, keep):
             site.jobs.append(job)
@@ -115,16 +115,15 @@ def test_the_other_challenge(site):
     ("bind", "kinds"),
     [("https://:8443", ["tls-alpn-01"]), (["https://:8443", ":80"], ["http-01"]), ("https://:443", ["tls-alpn-01"])],
 )
-def test_which_challenge(site, bind, kinds):
-    """That of the port at which the authority surely comes by."""
+def test_the_challenge_is_of_the_authoritys_port(site, bind, kinds):
     site.results.append(None)
     renewal = Renewal(site.config.replace(bind=bind), now=lambda: site.now)
     renewal.look()
     assert site.jobs[0]["challenges"] == kinds
 
 
-def test_failures(site):
-    """Each says what to do, when the next try is, and what is served; the same one again only after an hour."""
+def test_failures_are_told_with_advice(site):
+    """Each failure tells the advice, the next try, and the served certificate; the same one again only after an hour."""
     site.results += [{"kind": "serverInternal", "detail": "x"}] * 8
     site.renewal.look()
     assert (
@@ -142,7 +141,7 @@ def test_failures(site):
 
 
 def test_a_failure_after_a_success(site):
-    """It is logged, even if the same one was logged within the hour."""
+    """The failure is logged, even if the same one was logged within the hour."""
     site.results += [{"kind": "serverInternal", "detail": "x"}, None, {"kind": "serverInternal", "detail": "x"}]
     site.renewal.look()
     site.now += 700
@@ -153,7 +152,7 @@ def test_a_failure_after_a_success(site):
 
 
 def test_the_old_one_serves(site):
-    """A renewal that fails leaves what is there."""
+    """A failed renewal leaves the present certificate."""
     site.results += [None, {"kind": "rateLimited", "detail": "x", "retry_after": "864000"}]
     site.renewal.look()
     site.now += 70 * 86400
@@ -166,15 +165,15 @@ def test_the_old_one_serves(site):
 
 
 def test_a_private_authority(site, tmp_path, monkeypatch):
-    """The file of its root may have a relative path: the child, which has another working directory, gets an absolute one."""
+    """The file of its root may have a relative path: the child, with another working directory, gets an absolute one."""
     monkeypatch.chdir(tmp_path)
     site.results.append(None)
     Renewal(site.config.replace(acme_ca="ca.pem"), now=lambda: site.now).look()
     assert site.jobs[0]["ca"] == str(tmp_path / "ca.pem")
 
 
-def test_another_directory(site):
-    """A site that has tried with another authority gets the right one's certificate at once."""
+def test_another_directory_is_asked_at_once(site):
+    """After trying with another authority a site gets the right one's certificate at once."""
     site.results += [None, None]
     site.renewal.look()
     Renewal(site.config.replace(acme_directory="https://other.example/dir"), now=lambda: site.now).look()
@@ -193,13 +192,13 @@ def test_another_directory_after_a_failure(site):
     assert [job["directory"] for job in site.jobs] == [
         DIRECTORY,
         "https://other.example/dir",
-    ]  # and has a delay of its own
+    ]  # and has its own delay
     site.now += 700
     other.look()
     assert len(site.jobs) == 3
 
 
-def test_no_room(site, monkeypatch):
+def test_no_room_means_no_order(site, monkeypatch):
     """Without room for a file nothing is ordered: each look would have another certificate signed, and lost."""
 
     def refuse(fd):
@@ -215,7 +214,6 @@ def test_no_room(site, monkeypatch):
 
 
 def test_a_child_that_fails(site):
-    """That is a failure as others are."""
     site.results.append(ChildError("No module named 'acme'"))
     site.renewal.look()
     assert "could not do it: No module named 'acme'" in site.caplog.text
@@ -228,8 +226,8 @@ def test_another_process_orders(site):
     assert site.jobs == []
 
 
-def test_done_meanwhile(site, monkeypatch):
-    """What another process has done while this one waited for its turn is not done again."""
+def test_an_order_done_meanwhile_is_not_repeated(site, monkeypatch):
+    """An order done by another process during this one's wait is not done again."""
 
     @contextlib.contextmanager
     def wait_for_turn(path):
@@ -243,7 +241,7 @@ def test_done_meanwhile(site, monkeypatch):
 
 
 def test_a_folder_that_is_gone(site, monkeypatch):
-    """It is made anew; one that cannot be used is said once an hour, and the thread goes on."""
+    """The folder is made anew; an unusable one is told once an hour, and the thread goes on."""
     os.rename(site.renewal._folder.path, site.renewal._folder.path + ".gone")
     site.results.append(None)
     site.renewal.look()
@@ -256,14 +254,13 @@ def test_a_folder_that_is_gone(site, monkeypatch):
 
 @pytest.mark.provokes("a mistake here")
 def test_a_mistake_of_ours(site, monkeypatch):
-    """It is logged, and renewals go on."""
+    """Our mistake is logged, and renewals go on."""
     monkeypatch.setattr(renewal_module, "decide", lambda facts: 1 / 0)
     site.renewal.look()
     assert "aserve has a mistake here" in site.caplog.text
 
 
 def test_a_damaged_certificate(site):
-    """It is ordered anew."""
     site.results += [None, None, None]
     site.renewal.look()
     for count, octets in enumerate((b"-----BEGIN CERTIFICATE-----\n\n-----END", b""), 2):
@@ -278,7 +275,7 @@ def test_a_damaged_certificate(site):
 
 
 def test_a_certificate_that_is_due_at_once(site):
-    """A clock that is months ahead has each one renewed at once: the authority is asked ever less often, and the log says to look at the clock."""
+    """A clock months ahead has each certificate renewed at once: the authority is asked ever less often, and the log says to look at the clock."""
     site.results += [None, None, None]
     site.now += 80 * 86400
     site.renewal.look()
@@ -305,7 +302,7 @@ def test_a_success_whose_file_is_gone(site):
 
 
 def test_start_and_stop(site, monkeypatch):
-    """It looks at once, and again; the end of a server ends an order, of which nothing is noted."""
+    """The first look is at once, and more follow; a server's end ends an order, without a note."""
     monkeypatch.setattr(renewal_module, "LOOK_SECONDS", 0.001)
     looks = []
     monkeypatch.setattr(Renewal, "look", lambda self: looks.append(True))
@@ -318,17 +315,17 @@ def test_start_and_stop(site, monkeypatch):
 
 
 def test_no_order_after_the_end(site):
-    """A look that comes late begins none."""
+    """A late look begins no order."""
     site.renewal.stop()
     site.renewal.look()
     assert site.jobs == []
 
 
 def test_the_end_of_an_order(site, monkeypatch):
-    """An order that is cut off by the server's end is no failure: the next start begins it anew."""
+    """An order interrupted by the server's end is no failure: the next start begins it anew."""
 
     class Cut:
-        """A child that is ended while it works."""
+        """A child ended at work."""
 
         def __init__(self, job, keep):
             pass
@@ -346,7 +343,6 @@ def test_the_end_of_an_order(site, monkeypatch):
 
 
 def test_an_end_while_an_order_begins(site):
-    """Its child does not stay behind."""
     site.renewal.stop()
     site.results.append(ChildError("its process ended with status -9"))
     with take_turn(site.renewal._folder.lock) as lock:
@@ -355,7 +351,7 @@ def test_an_end_while_an_order_begins(site):
 
 
 def test_a_start_after_a_failure(site):
-    """The log says what has failed, and the next try is a minute after the last; each start does so, and one of the workers says it."""
+    """The log tells the failure, and the next try is a minute after the last; each start does so, and one worker says it."""
     site.results += [REFUSED, {"kind": "connection", "detail": "refused", "challenge": "http-01"}, None]
     site.renewal.look()
     before = Notes.of(site.renewal._folder, NAME)
@@ -410,7 +406,7 @@ class FakeHosts:
 
 @pytest.fixture
 def hosts(site):
-    """Return the hosts of a site that is one of them."""
+    """Return the hosts of a site."""
     site.renewal._hosts = hosts = FakeHosts()
     return hosts
 
@@ -427,7 +423,7 @@ def test_what_it_gets_all_have(site, hosts):
 
 
 def test_a_store_that_is_away_when_an_order_succeeds(site, hosts):
-    """The others get the certificate as soon as it is back: else each would order its own, and authorities allow few of these."""
+    """The other hosts get the certificate as soon as the store is back: else each would order its own, and authorities allow few."""
 
     def fail(name, given):
         raise StoreError("away")
@@ -445,7 +441,7 @@ def test_a_store_that_is_away_when_an_order_succeeds(site, hosts):
 
 
 def test_what_another_has_got(site, hosts):
-    """It is taken over, once, and nothing is ordered; not that of another authority, nor one that is damaged or older."""
+    """Another host's certificate is taken over, once, and nothing is ordered; not another authority's, nor a damaged or older one."""
     hosts.may_order = False
     for given in (given_of(site, "https://other.example/dir"), GivenCertificate(DIRECTORY, b"damaged")):
         hosts.given = given
@@ -461,7 +457,7 @@ def test_what_another_has_got(site, hosts):
 
 @pytest.mark.parametrize("is_due", [False, True])
 def test_what_clients_would_refuse_is_not_taken(site, hosts, tmp_path, is_due):
-    """A certificate for another name does not replace a good one, whoever has put it there: the good one replaces that."""
+    """A certificate for another name does not replace a good one, whoever put it there: the good one replaces it."""
     site.results.append(None)
     site.renewal.look()
     good = hosts.given
@@ -478,7 +474,7 @@ def test_what_clients_would_refuse_is_not_taken(site, hosts, tmp_path, is_due):
 
 
 def test_several_processes_of_a_host(site, hosts, monkeypatch):
-    """One of them takes what another host has got, and one gives ours; the others find that done, and the log says it once."""
+    """One process takes another host's certificate, and one gives ours; the rest find that done, and the log says it once."""
     hosts.given, gifts = given_of(site), []
     with take_turn(site.renewal._folder.lock):
         site.renewal.look()
@@ -503,14 +499,14 @@ def test_several_processes_of_a_host(site, hosts, monkeypatch):
 
 
 def test_another_hosts_turn(site, hosts):
-    """Then this one waits."""
+    """Then this host waits."""
     hosts.may_order = False
     site.renewal.look()
     assert site.jobs == []
 
 
 def test_done_by_another_host_meanwhile(site, hosts, monkeypatch):
-    """Once it is this one's turn, the certificate may be there: it is taken, and no second one is ordered."""
+    """At this host's turn, the certificate may be there: it is taken, and no second one is ordered."""
 
     @contextlib.contextmanager
     def turn(name):
@@ -523,7 +519,7 @@ def test_done_by_another_host_meanwhile(site, hosts, monkeypatch):
 
 
 def test_a_failure_is_all_hosts(site, hosts):
-    """The others do not try what has failed here, until its time, or a start with mended settings."""
+    """Other hosts do not repeat an order that failed here, until its time, or a start with mended settings."""
     site.results.append({"kind": "serverInternal", "detail": "x"})
     site.renewal.look()
     [seconds] = hosts.waits
@@ -544,7 +540,7 @@ def test_a_store_that_is_away(site, hosts):
 
 
 def test_which_challenge_of_several_hosts(site):
-    """HTTP-01, which each of them answers; the other one only where port 80 is not theirs."""
+    """HTTP-01, answered by each host; the other kind only where port 80 is not theirs."""
     site.results += [None, None]
     for bind in (["https://:443", ":80"], ["https://:443"]):
         config = site.config.replace(bind=bind, shared="redis://localhost", shared_prefix="shop")

@@ -12,8 +12,8 @@ DAY = 86400.0
 BEGIN = datetime.datetime(2027, 1, 1, tzinfo=datetime.timezone.utc)
 
 
-def test_two_thirds():
-    """It is renewed a month before a certificate of three months ends, at a time of its own that stays the same."""
+def test_renewal_comes_at_two_thirds():
+    """A certificate of three months is renewed a month before its end, at its own fixed time."""
     end = BEGIN + datetime.timedelta(days=90)
     times = {(renew_at(BEGIN, end, octets) - BEGIN.timestamp()) / DAY for octets in (b"a", b"b", b"a")}
     assert len(times) == 2
@@ -25,8 +25,8 @@ def test_two_thirds():
     [(1, None, 600), (2, None, 1200), (3, 60.0, 2400), (9, None, 4 * 3600), (10_000, None, 4 * 3600), (1, 3 * DAY, 3 * DAY),
      (1, 100 * DAY, MAX_RETRY_SECONDS)],
 )  # fmt: skip
-def test_delays(failures, retry_after, seconds):
-    """They double up to four hours; the authority's word counts if it is longer, up to a bound."""
+def test_delays_double_up_to_a_bound(failures, retry_after, seconds):
+    """Delays double up to four hours; a longer wish of the authority counts, up to a bound."""
     assert delay_after(failures, retry_after) == seconds
 
 
@@ -38,5 +38,5 @@ def test_delays(failures, retry_after, seconds):
     ],
 )  # fmt: skip
 def test_what_an_authority_asks_for(text, seconds):
-    """It names seconds, or a date; what is neither asks for nothing."""
+    """The authority names seconds, or a date; anything else asks for nothing."""
     assert seconds_of(text, BEGIN.timestamp()) == seconds

@@ -1,4 +1,4 @@
-"""Which names are accepted, what --https implies, and which files it stands for."""
+"""The accepted names, the implications of --https, and its files."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ def config(**changes):
         (["a.example", "b.example"], ("a.example", "b.example")),
     ],
 )
-def test_names(text, names):
-    """As DNS has them, each once."""
+def test_names_follow_dns(text, names):
     assert config(https=text).https == names
 
 
@@ -60,8 +59,8 @@ def test_names(text, names):
         (7, "neither text nor a list"),
     ],
 )
-def test_refused_names(text, why):
-    """The error says what to write, or which other way there is."""
+def test_refused_names_are_told_with_a_remedy(text, why):
+    """The error tells a right form, or another way."""
     with pytest.raises(ConfigError, match=why):
         config(https=text)
 
@@ -84,21 +83,20 @@ def test_refused_names(text, why):
         ({"acme_email": "me"}, "'me' is not an address of mail"),
     ],
 )
-def test_refused(changes, why):
-    """What is missing is an error before anything is asked or bound."""
+def test_missing_settings_are_refused(changes, why):
+    """A missing setting is an error before anything is asked or bound."""
     with pytest.raises(ConfigError, match=why):
         config(**changes)
 
 
 def test_the_library_is_needed(monkeypatch):
-    """Without it the error says what to install."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'aserve-wsgi\[acme\]'"):
         config()
 
 
 def test_a_private_authority():
-    """It may know names without a dot, and may want mail."""
+    """Such an authority may know names without a dot, and may want mail."""
     found = config(
         https="intranet", acme_directory="https://ca.example/dir", acme_email="me@example.org", acme_ca="/ca.pem"
     )
@@ -106,16 +104,15 @@ def test_a_private_authority():
     assert config(acme_email="").acme_email is None
 
 
-def test_ports():
-    """Without a bind they are those of a site; a given bind counts."""
+def test_ports_are_a_sites_by_default():
     given = {"https": (NAME,), "acme_terms": "accept"}
     assert Config.of_given(given, False).bind == ("https://:443", ":80")
     assert Config.of_given({**given, "bind": ("https://:8443",)}, False).bind == ("https://:8443",)
     assert Config.of_given({}, False).bind == Config().bind
 
 
-def test_certificates():
-    """The first name's is for all clients that ask for none of them; the others are by name. A file has its key in it."""
+def test_certificates_are_chosen_by_name():
+    """The first name's certificate is for all clients without one of the names; the rest are by name. A file has its key in it."""
     found = config(https="a.example,b.example")
     tls = found.tls_settings(parse_bind(found.bind[0]))
     assert (tls.certificate, tls.key) == ("/f/certificates/a.example.pem", None)
@@ -123,7 +120,7 @@ def test_certificates():
 
 
 def test_beside_a_certificate():
-    """A certificate that is given is for all other names; a bind may have its own."""
+    """A given certificate is for all other names; a bind may have its own."""
     found = config(certificate="/own.pem", sni="c.example=/c.pem")
     tls = found.tls_settings(parse_bind(found.bind[0]))
     assert (tls.certificate, tls.sni) == ("/own.pem", ("c.example=/c.pem", f"{NAME}=/f/certificates/{NAME}.pem"))
@@ -140,8 +137,8 @@ def test_beside_a_certificate():
         (1000, None, "/var/lib/shop", "/var/lib/shop/https"),
     ],
 )
-def test_folder(uid, user, state, path, monkeypatch):
-    """It is the same before and after root is given up; systemd may name it."""
+def test_the_folder_stays_when_root_is_given_up(uid, user, state, path, monkeypatch):
+    """The folder is the same before and after root is given up; systemd may name it."""
     monkeypatch.setattr(os, "geteuid", lambda: uid)
     monkeypatch.setattr(settings, "state_folder", lambda: state)
     monkeypatch.setenv("HOME", "/home/me")
@@ -149,7 +146,7 @@ def test_folder(uid, user, state, path, monkeypatch):
 
 
 def test_a_programs_folder(tmp_path, monkeypatch):
-    """It may be relative, and stays the same folder when the program changes its working directory."""
+    """The folder may be relative, and stays the same when the program changes its working directory."""
     monkeypatch.chdir(tmp_path)
     assert folder_of(config(https_folder="keys")) == str(tmp_path / "keys")
 
@@ -164,10 +161,9 @@ def test_a_programs_folder(tmp_path, monkeypatch):
     ],
 )
 def test_whether_the_authority_comes(bind, serves):
-    """It connects to port 443 of TLS; a socket of another process may be that."""
+    """The authority connects to port 443 of TLS, perhaps a socket of another process."""
     assert serves_tls_alpn(config(bind=bind)) == serves
 
 
 def test_off_by_default():
-    """Nothing is served by a name that was not given."""
     assert defaults_of(HTTPSSettings)["https"] == ()

@@ -1,4 +1,4 @@
-"""What a status says of certificates."""
+"""A status about certificates."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ def site(tmp_path, monkeypatch):
         ),
     ],
 )
-def test_describe(site, notes, said):
-    """A placeholder has no dates; a failure is said, with the time of the next try."""
+def test_certificates_are_told_with_dates_or_failures(site, notes, said):
+    """A placeholder has no dates; a failure is told, with the time of the next try."""
     config, folder = site
     notes.write(folder, "a.example")
     assert describe(folder, config.https) == [said]
 
 
 def test_in_a_supervisor(site):
-    """After a reload it is of the new names."""
+    """After a reload the status is of the new names."""
     config, _ = site
     part = StatusPart(config)
     assert part.status() == {"certificates": [EMPTY]}

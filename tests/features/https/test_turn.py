@@ -12,7 +12,7 @@ from aserve.features.https.turn import take_turn
 
 
 def test_one_at_a_time(tmp_path):
-    """Another one has no turn until the first has ended."""
+    """Another process has no turn until the first has ended."""
     path = str(tmp_path / "lock")
     with take_turn(path) as first:
         assert first is not None
@@ -23,7 +23,7 @@ def test_one_at_a_time(tmp_path):
 
 
 def test_a_child_keeps_it(tmp_path):
-    """An order that goes on keeps its turn, even if what began it does not."""
+    """An order that goes on keeps its turn, even if its starter does not."""
     path = str(tmp_path / "lock")
     with take_turn(path) as fd:
         child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[fd])

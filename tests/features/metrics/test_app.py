@@ -1,4 +1,4 @@
-"""What the app counts by prometheus_client, in one process and in several."""
+"""The app's counts by prometheus_client, in one process and in several."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ sys.stdout.write(read_app_metrics().decode())
 
 @pytest.fixture
 def registry(monkeypatch):
-    """One for this test, in place of the app's."""
+    """A registry for this test, in place of the app's."""
     registry = CollectorRegistry()
     monkeypatch.setattr(prometheus_client, "REGISTRY", registry)
     return registry
 
 
 async def ask(metrics, told):
-    """Return what is told."""
+    """Return the told text."""
     assert metrics.ask()
     return await asyncio.wait_for(told.get(), 20)
 
 
 @pytest.mark.both_loops
 async def test_it_is_told_on_the_loop(registry):
-    """From a thread of its own; who asks meanwhile hears the same."""
+    """The text comes from another thread; callers meanwhile hear the same."""
     Counter("site_sales", "Sales.", registry=registry).inc(3)
     told = asyncio.Queue()
     metrics = AppMetrics(asyncio.get_running_loop(), lambda *what: told.put_nowait(what))
@@ -66,7 +66,7 @@ async def test_it_is_told_on_the_loop(registry):
 
 @pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit])
 async def test_a_collector_that_raises(registry, kind):
-    """It is told, and the next one who asks is not hindered."""
+    """The fault is told, and the next caller is not hindered."""
 
     class Broken:
         def describe(self):
@@ -92,14 +92,14 @@ async def test_an_app_that_counts_nothing(monkeypatch):
 
 
 def test_after_the_loop(registry):
-    """What is read when the loop is closed is dropped."""
+    """Text read when the loop is closed is dropped."""
     loop = asyncio.new_event_loop()
     loop.close()
     AppMetrics(loop, None)._read()
 
 
 def test_a_name_stands_once(registry):
-    """What aserve tells itself is left out."""
+    """aserve's own metrics are left out."""
     Gauge("process_start_time_seconds", "", registry=registry)
     Counter("aserve_requests", "", registry=registry)
     Gauge("site_queue", "", registry=registry)
@@ -107,8 +107,8 @@ def test_a_name_stands_once(registry):
     assert names == {"site_queue"}
 
 
-def test_in_files(tmp_path):
-    """Each process of ours has the files of its name, and a child of the app's its own; all of them are added up."""
+def test_counts_in_files_are_added_up(tmp_path):
+    """Each process of ours has the files of its name, and a child of the app's its own; all are added up."""
     source = IN_FILES.format(folder=str(tmp_path))
     done = subprocess.run([sys.executable, "-I", "-c", source], capture_output=True, text=True, check=True)
     assert "a_total 7.0" in done.stdout
@@ -117,8 +117,8 @@ def test_in_files(tmp_path):
     assert module._identify() == str(os.getpid())
 
 
-def test_names(monkeypatch, tmp_path):
-    """The first time values are made to be in files; later they only have another name."""
+def test_names_of_files_may_change(monkeypatch, tmp_path):
+    """The first time values are made to be in files; later they only change their name."""
     from prometheus_client import values
 
     monkeypatch.setattr(module, "_pid", 0)
@@ -140,7 +140,7 @@ def test_names(monkeypatch, tmp_path):
 
 
 def test_what_a_supervisor_hears(monkeypatch):
-    """The text comes in a file; why there is none, as text, cut so that it fits into a message."""
+    """The text comes in a file; the reason without it comes as text, cut to fit into a message."""
     said = []
     tell = telling(lambda message, fds: said.append((message, list(fds))))
     tell(b"a 1\n", "")
@@ -161,7 +161,7 @@ def test_what_a_supervisor_hears(monkeypatch):
 
 
 def test_nothing_to_read(monkeypatch):
-    """Whoever waits is told so at once; else it hears what is read."""
+    """Waiting callers are told so at once; else they hear the read text."""
     told = []
     metrics = AppMetrics(None, lambda *what: told.append(what))
     monkeypatch.setattr(metrics, "ask", lambda: True)

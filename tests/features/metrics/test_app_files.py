@@ -1,4 +1,4 @@
-"""The folder in which workers keep what the app counts."""
+"""The folder of workers for the app's counts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def roots(monkeypatch, tmp_path):
 
 
 def test_a_folder_of_our_own(roots):
-    """Only this user may enter it; it goes with its owner, and stays with one that was not asked to end."""
+    """Only this user may enter it; it goes with its owner, and stays with an owner whose end was unasked."""
     files = AppFiles.open("")
     assert os.path.dirname(files.folder) == str(roots) and os.stat(files.folder).st_mode & 0o777 == 0o700
     (roots / "other").mkdir()
@@ -31,8 +31,8 @@ def test_a_folder_of_our_own(roots):
     assert os.listdir(roots) == ["other"]
 
 
-def test_abandoned_folders(roots):
-    """What a supervisor that was killed has left is removed by the next; what is in use is not, nor what is no folder."""
+def test_abandoned_folders_are_removed(roots):
+    """Folders of a killed supervisor are removed by the next; folders in use, and other files, are not."""
     kept, lost = AppFiles.open(None), AppFiles.open(None)
     os.close(lost.lock)
     (roots / f"{module.PREFIX}link").symlink_to("/")
@@ -46,7 +46,7 @@ def test_abandoned_folders(roots):
 
 @pytest.mark.parametrize("moment", ["made", "opened"])
 def test_supervisors_that_start_at_once(roots, monkeypatch, moment):
-    """One that removes what nobody holds may find a folder just before it is held: another is made."""
+    """A supervisor that removes unheld folders may find one just before it is held: another is made."""
     calls = {"made": (module.tempfile, "mkdtemp"), "opened": (module.fcntl, "flock")}
     owner, name = calls[moment]
     real = getattr(owner, name)
@@ -74,7 +74,7 @@ def test_a_folder_that_never_stays(roots, monkeypatch, caplog):
 
 
 def test_the_users_folder(tmp_path):
-    """It is made if need be, our files of before are removed, and those of others stay, also at the end."""
+    """The folder is made if need be, our old files are removed, and foreign ones stay, also at the end."""
     folder = tmp_path / "a" / "b"
     files = AppFiles.open(str(folder))
     for name in ("counter_w12.db", "gauge_all_w1.db", "counter_77.db", "notes"):
@@ -85,7 +85,7 @@ def test_the_users_folder(tmp_path):
 
 
 def test_who_is_gone(roots):
-    """Its live gauges go with it; what it has counted stays, and what others have."""
+    """A gone worker's live gauges go too; its counts stay, and other workers' files."""
     files = AppFiles.open("")
     for name in (
         "gauge_livesum_w1.db",
@@ -111,7 +111,7 @@ def test_nowhere_to_write(monkeypatch, tmp_path, caplog):
 
 
 def test_whether_there_is_to_be_one(monkeypatch):
-    """With metrics, unless they are not to have the app's, or there is no library."""
+    """With metrics there is a folder, unless the app's are unwanted, or the library is missing."""
     given = {"PROMETHEUS_MULTIPROC_DIR": "/a"}
     with_metrics = Config(metrics=":1")
     assert (chosen_folder(with_metrics, given), chosen_folder(with_metrics, {})) == ("/a", "")
@@ -134,16 +134,16 @@ def role_of(metrics=":1", is_trial=False, given=MappingProxyType({})):
     return SimpleNamespace(plan=SimpleNamespace(config=config), is_trial=is_trial, given=given, page_number=3)
 
 
-def test_a_worker(named):
-    """It counts where its supervisor says, in files of its page; without a word, where it likes."""
+def test_a_worker_counts_in_the_given_folder(named):
+    """A worker counts in its supervisor's folder, in files of its page; without a word, where it likes."""
     enter(role_of(given={GIVEN: "/a"}), {})
     enter(role_of(), {})
     leave()
     assert named == [("/a", "w3", "")]
 
 
-def test_a_trial(named, monkeypatch, tmp_path):
-    """It has a folder of its own, which goes with it; whatever the workers have."""
+def test_a_trial_has_its_own_folder(named, monkeypatch, tmp_path):
+    """A trial has its own folder, removed with it, whatever the workers have."""
     root = tmp_path / "trials"
     root.mkdir()
     monkeypatch.setattr(module, "ROOTS", (str(root),))
@@ -161,7 +161,7 @@ def test_a_trial(named, monkeypatch, tmp_path):
 
 
 def test_room_of_a_folder(tmp_path, monkeypatch):
-    """There is room from two files on; there is none in a folder that is gone."""
+    """There is room from two files on; there is none in a missing folder."""
     assert not module._has_room(str(tmp_path / "gone"))
     for free, has_room in ((511, False), (512, True)):
         monkeypatch.setattr(os, "statvfs", lambda folder, free=free: SimpleNamespace(f_bavail=free, f_frsize=4096))
@@ -169,7 +169,7 @@ def test_room_of_a_folder(tmp_path, monkeypatch):
 
 
 def test_folders_without_room(named, monkeypatch, tmp_path, caplog):
-    """A folder is made where there is room. While that is full a worker has a folder of its own, and the next one counts beside the others again."""
+    """A folder is made where there is room. While it is full a worker has a folder of its own, and the next one counts beside the rest again."""
     full, root = tmp_path / "full", tmp_path / "memory"
     full.mkdir()
     monkeypatch.setattr(module, "ROOTS", (str(full), str(root)))

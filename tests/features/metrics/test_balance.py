@@ -1,4 +1,4 @@
-"""What a balancer is told, by what all processes of a host have told last."""
+"""The words for a balancer, by the latest numbers of all processes of a host."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ def line(*readings, **more):
         ([IDLE, HUNG], 55),
     ],
 )
-def test_weights(readings, percent):
-    """By free threads, and by how long requests wait for one; who hangs has none."""
+def test_weights_follow_free_threads_and_waits(readings, percent):
+    """The weight is by free threads, and by waits for one; a hanging process has none."""
     assert line(*readings) == f"up ready {percent}%\n"
 
 
 def test_processes_that_are_missing_or_too_many():
-    """One that is missing has no free thread; while one replaces another, nobody is more than idle."""
+    """A missing process has no free thread; during a replacement, nothing is more than idle."""
     assert line(IDLE, process_count=2) == "up ready 55%\n"
     assert line(IDLE, IDLE, process_count=1) == "up ready 100%\n"
     assert line(IDLE, threads=0) == "up ready 100%\n"  # on the event loop's thread
 
 
-def test_over_time():
+def test_weights_change_over_time():
     """A second counts for its part, so that one look says little."""
     now = host(IDLE)
     balance = Balance(lambda: now)
@@ -59,7 +59,7 @@ def test_over_time():
 
 
 def test_after_a_start():
-    """A host that did not serve a second ago gets its whole share, now that it does."""
+    """A host without service a second ago gets its whole share, now that it serves."""
     now = host()
     balance = Balance(lambda: now)
     balance.on_second()
@@ -90,8 +90,8 @@ def test_after_a_start():
         (host(IDLE, why_unready="the database is gone"), "up drain", "the database is gone", ""),
     ],
 )
-def test_words(now, agent, unready, dead):
-    """The agent's line, and why it is not ready, or dead."""
+def test_words_tell_state_and_reason(now, agent, unready, dead):
+    """The agent's line, and the reason of an unready or dead host."""
     balance = Balance(lambda: now)
     assert balance.agent_line().decode() == agent + "\n"
     assert (balance.why_unready(), balance.why_dead()) == (unready, dead)
@@ -99,7 +99,7 @@ def test_words(now, agent, unready, dead):
 
 @pytest.mark.parametrize(("waits", "limit", "is_ready"), [((11, 11), 10, False), ((11, 9), 10, True), ((99,), 0, True)])
 def test_requests_that_wait(waits, limit, is_ready):
-    """A host is not ready when no process of it is."""
+    """A host is not ready when none of its processes is."""
     now = host(*(Reading(4, wait, 0.0) for wait in waits), max_wait_seconds=limit)
     why = Balance(lambda: now).why_unready()
     assert why == ("" if is_ready else "requests wait for 11.0 s, more than --healthcheck-max-wait (10 s)")

@@ -1,4 +1,4 @@
-"""Until when certificates are valid, as metrics tell it."""
+"""The ends of certificates, in metrics."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ DAY = 86400
 
 
 def days_left(config, files=None):
-    """Return by file for how many days its certificate is valid."""
+    """Return each certificate's days of validity, by file."""
     found = (files or CertificateFiles(config)).ends(config)
     return {path: round((end - time.time()) / DAY) if end else 0 for path, end in found}
 
 
 def test_files_of_binds(authority):
-    """Each file of any bind is there once, also an expired one; what is no certificate is left out."""
+    """Each file of any bind is there once, also an expired one; other files are left out."""
     soon, gone, own = (
         authority.issue("a.example", days=9),
         authority.issue("b.example", days=-2),
@@ -49,16 +49,16 @@ def test_a_file_that_cannot_be_read(authority):
     assert days_left(config) == {str(here.certificate): 9}
 
 
-def test_a_placeholder(authority):
-    """It is no certificate, whatever its dates."""
+def test_a_placeholder_is_left_out(authority):
+    """A placeholder is no certificate, whatever its dates."""
     issued = authority.issue("a.example", subject=f"/O={PLACEHOLDER}", days=9)
     assert days_left(Config(bind="https://:1", certificate=issued.certificate, key=issued.key)) == {
         str(issued.certificate): 0
     }
 
 
-def test_a_reload(authority, tmp_path, monkeypatch):
-    """The files are those of the new settings; a relative path is below the working directory of the start, wherever the app has gone since."""
+def test_a_reload_changes_the_files(authority, tmp_path, monkeypatch):
+    """After a reload the files are of the new settings; a relative path is below the first working directory, wherever the app has gone."""
     old, new = authority.issue("a.example", days=9), authority.issue("b.example", days=4)
     monkeypatch.chdir(old.certificate.parent)
     config = Config(bind="https://:1", certificate=old.certificate.name, key=old.key)

@@ -1,4 +1,4 @@
-"""What a process counts of each request, and once a second."""
+"""A process's counts of each request, and once a second."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def new_exchange(code=200, sent_bytes=0, waited=0.0, took=0.0, **other):
 
 
 class Counted:
-    """Counters, and what is in their memory."""
+    """Counters, and their memory."""
 
     def __init__(self, threads=3):
         self.memory = mmap.mmap(-1, PAGE_WORDS * 8)
@@ -62,8 +62,7 @@ def counted():
         (new_exchange(999), "none", "complete"),  # no status of HTTP's
     ],
 )
-def test_requests(counted, exchange, status, end):
-    """Each ends in one class of status, in one way."""
+def test_each_request_ends_in_one_class_and_way(counted, exchange, status, end):
     counted.counters.write([ended(exchange)])
     found = {
         key: count
@@ -82,13 +81,13 @@ def test_octets_and_exceptions(counted):
 
 
 def test_what_c_has_counted(counted):
-    """Its sums are added (native/counts.c)."""
+    """C's sums are added (native/counts.c)."""
     counted.counters.add([(PLACES["aserve_response_body_bytes_total"], 7)], 1.5)
     assert counted["aserve_response_body_bytes_total "] == 7 and counted.counters.thread_seconds == 1.5
 
 
-def test_times(counted):
-    """How long a request waited and took, each in its bucket, and in the sum: microseconds."""
+def test_times_are_in_bucket_and_sum(counted):
+    """Wait and duration of a request are counted each in a bucket, and in the sum: microseconds."""
     counted.counters.write([ended(new_exchange(waited=0.003, took=100.0))])
     counted.counters.write([ended(new_exchange(waited=0.0, took=0.0))])
     words = read_words(counted.memory)
@@ -100,7 +99,7 @@ def test_times(counted):
 
 
 def test_a_request_that_no_thread_has_begun(counted):
-    """It has waited until its client left, and taken no time in a thread."""
+    """The request waited until its client left, and took no time in a thread."""
     counted.counters.write([ended(new_exchange(None, waited=0.003, took=1.0, thread_id=0))])
     words = read_words(counted.memory)
     queue, duration = PLACES["aserve_request_queue_seconds"], PLACES["aserve_request_duration_seconds"]
@@ -110,7 +109,7 @@ def test_a_request_that_no_thread_has_begun(counted):
 
 @pytest.mark.parametrize("lacking", ["arrived_at", "began_at"])
 def test_times_that_are_not_known(counted, lacking):
-    """What no worker has begun has no times; what did not come by a queue has not waited."""
+    """A request without a worker has no times; one without a queue has not waited."""
     counted.counters.write([ended(new_exchange(waited=9.0, **{lacking: 0.0}))])
     words, queue = read_words(counted.memory), PLACES["aserve_request_queue_seconds"]
     assert words[queue : queue + SUM + 1] == ([1, *[0] * BUCKETS, 0] if lacking == "arrived_at" else [0] * (SUM + 1))
@@ -118,8 +117,8 @@ def test_times_that_are_not_known(counted, lacking):
 
 @pytest.mark.parametrize("late", [0, 1])
 @pytest.mark.parametrize("number", range(BUCKETS))
-def test_buckets(counted, number, late):
-    """A time is in the first bucket whose bound it does not exceed."""
+def test_buckets_have_inclusive_bounds(counted, number, late):
+    """A time is in the first bucket with a bound no smaller."""
     exchange = new_exchange()
     exchange.arrived_at, exchange.began_at = 1.0, 1.0 + BOUNDS[number] + late * 2e-6
     counted.counters.write([ended(exchange)])
@@ -128,16 +127,16 @@ def test_buckets(counted, number, late):
     assert words.index(1) == number + late and sum(words) == 1
 
 
-def test_refusals(counted):
-    """By status; a status that is not in the table is not lost."""
+def test_refusals_count_by_status(counted):
+    """Refusals count by status; a status outside the table is not lost."""
     for status in (400, 431, 400, 426):
         counted.counters.write_refused(None, None, RequestRefused(status, "why"))
     name = "aserve_requests_refused_total"
     assert [counted[f'{name} status="{status}"'] for status in (400, 431, "other", 503)] == [2, 1, 1, 0]
 
 
-def test_gauges(counted):
-    """They are the numbers of the moment, and fall as well."""
+def test_gauges_are_of_the_moment(counted):
+    """Gauges are the numbers of the moment, and fall as well."""
     names = ("workers_busy_lately", "workers_idle", "connections_idle", "responses_spooled_bytes")
     for numbers in ((2.25, 1, 7, 100), (0.0, 5, 2, 0)):
         counted.counters.on_second(Statistics(*[0] * len(Statistics._fields))._replace(**dict(zip(names, numbers))))
@@ -146,7 +145,7 @@ def test_gauges(counted):
         assert counted['aserve_connections state="idle"'] == numbers[2]
         assert counted["aserve_spool_bytes "] == numbers[3]
     assert counted["aserve_threads_limit "] == 3
-    assert Counted(threads=0)["aserve_threads_limit "] == 1  # that of the event loop
+    assert Counted(threads=0)["aserve_threads_limit "] == 1  # the event loop's
 
 
 def test_lines_that_logs_have_lost(counted):
@@ -157,7 +156,7 @@ def test_lines_that_logs_have_lost(counted):
 
 
 def test_how_long_threads_are_busy(counted):
-    """Until they are done with a request, if the event loop sends the rest; the counter has what is told of them once a second."""
+    """Threads are busy until the end of a request, even if the event loop sends the rest; the counter follows once a second."""
     sent_on = new_exchange(took=9.0)
     sent_on.left_at = sent_on.began_at + 2.0
     counted.counters.write([ended(new_exchange(took=0.5)), ended(sent_on), ended(new_exchange(began_at=0.0))])
@@ -166,7 +165,7 @@ def test_how_long_threads_are_busy(counted):
     assert counted["aserve_threads_busy_seconds_total "] == 2_750_000
 
 
-def test_many_threads(counted):
+def test_many_threads_lose_no_count(counted):
     """None is lost when threads end exchanges side by side."""
 
     def end_many():
@@ -186,7 +185,6 @@ def test_many_threads(counted):
     ("seconds", "bucket"), [(0.0, 0), (0.0005, 0), (0.001, 0), (0.0011, 1), (0.005, 3), (100.0, BUCKETS)]
 )
 def test_waits_for_the_gil(counted, seconds, bucket):
-    """Each is in its bucket, and in the sum."""
     counted.counters.note_gil_wait(seconds)
     place = PLACES["aserve_gil_wait_seconds"]
     words = read_words(counted.memory)[place : place + SUM + 1]

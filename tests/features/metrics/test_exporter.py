@@ -1,4 +1,4 @@
-"""What is told of processes, of one or of several; test_single.py has a server, processes/monitoring/test_overview.py a supervisor."""
+"""The text about processes, one or several; test_single.py has a server, processes/monitoring/test_overview.py a supervisor."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def process(slot, state="ready", *, pid=4321, generation=1, began_at=10.0, oldes
 
 
 def read(observed):
-    """Return what is told: {(name, labels...): value}."""
+    """Return the told numbers: {(name, labels...): value}."""
     text = Exporter(observed, (), lambda: False).render().decode()
     return {
         (sample.name, *sorted(sample.labels.values())): sample.value
@@ -53,8 +53,8 @@ def read(observed):
     }
 
 
-def test_one_process(observed):
-    """Without a supervisor it is worker 1; nothing is told of workers as such, nor of a loop that cannot answer when it hangs."""
+def test_one_process_is_worker_1(observed):
+    """Without a supervisor the process is worker 1; nothing is told of workers as such, nor of a loop that cannot answer when it hangs."""
     observed.found = [process(0, oldest=2.5, waits=1.25, ticked=30.0)]
     found = read(observed)
     assert (found["aserve_oldest_request_seconds", "1"], found["aserve_oldest_waiting_seconds", "1"]) == (2.5, 1.25)
@@ -65,7 +65,7 @@ def test_one_process(observed):
 
 
 def test_two_in_a_slot(observed):
-    """The worst of both is told, what they take together, and a silence only of the one that is to stay."""
+    """The worst of both is told, their total size, and a silence only of the staying one."""
     observed.fleet = BesideWorkers([], {}, [], 0)
     observed.found = [
         process(1, "draining", oldest=3.0, waits=2.0, ticked=40.0), process(1, generation=2, began_at=20.0, oldest=1.0, ticked=1.0),
@@ -78,11 +78,11 @@ def test_two_in_a_slot(observed):
     assert 1.0 <= found["aserve_loop_silent_seconds", "1"] < 40.0
     began_at = time.time() - time.monotonic() + 20.0
     assert abs(found["aserve_worker_start_time_seconds", "1"] - began_at) < 5
-    assert ("aserve_worker_start_time_seconds", "2") not in found  # it is not there yet
+    assert ("aserve_worker_start_time_seconds", "2") not in found  # not there yet
 
 
-def test_a_fleet(observed):
-    """What a supervisor has and counts itself; commands of --cron are not to run for long."""
+def test_a_fleet_tells_its_own_counts(observed):
+    """A supervisor's own counts and states are told; commands of --cron are not meant to run for long."""
     observed.found = [process(1), process(2, "starting"), process(3, "killed"), process(4, "draining")]
     beat = {"when": "", "is_wanted": True, "state": "running"}
     jobs = {"ended": {"done": 9}, "waiting": {"/a b": 3}}
@@ -100,16 +100,15 @@ def test_a_fleet(observed):
 
 
 @pytest.mark.skipif(not HAS_OPENSSL, reason="needs the openssl command")
-def test_certificates(observed, authority):
-    """The metrics tell until when each is valid, whatever renews it."""
+def test_certificates_tell_their_ends(observed, authority):
     issued = authority.issue("a.example", days=9)
     observed.config = Config(bind="https://:1", certificate=issued.certificate, key=issued.key)
     end = read(observed)["aserve_certificate_not_after_timestamp_seconds", str(issued.certificate)]
     assert 8.9 < (end - time.time()) / 86400 < 9.1
 
 
-def test_balancers(observed):
-    """They are told of those that serve; where none does, of those that finish; one that hangs has no room."""
+def test_balancers_hear_of_serving_workers(observed):
+    """Balancers hear of serving workers; without one, of finishing ones; a hanging one has no room."""
     exporter = Exporter(observed, (), lambda: False)
     assert exporter.balance.agent_line() == b"stopped #no worker serves\n"
     observed.found = [process(1, busy=3.0), process(2, "draining", waits=50.0), process(9, waits=90.0)]
@@ -124,8 +123,8 @@ def test_balancers(observed):
 
 
 @pytest.mark.parametrize("is_end", [True, False])
-def test_each_second(observed, monkeypatch, is_end):
-    """Statsd hears how many serve; at the end that none does, unless others go on. The last minute is there for who comes."""
+def test_each_second_statsd_hears_the_number(observed, monkeypatch, is_end):
+    """statsd hears the number of serving workers; at the end zero, unless others go on. The last minute is ready for a reader."""
     sent = []
     statsd = SimpleNamespace(
         send=lambda words, count: sent.append(count), begin_at=sent.append, close=lambda: sent.append("closed")
@@ -141,8 +140,7 @@ def test_each_second(observed, monkeypatch, is_end):
     assert sent == [exporter.words(), 1, *([0] if is_end else []), "closed"]
 
 
-def test_nobody_looks(observed):
-    """Then nothing is done each second, nor at the end."""
+def test_nobody_looks_and_nothing_is_done(observed):
     observed.pages = None
     exporter = Exporter(observed, (), lambda: False)
     exporter.restore_counted({"gone": {}, "present": []}, has_processes=True)
@@ -150,8 +148,8 @@ def test_nobody_looks(observed):
     exporter.close(is_end=True)
 
 
-def test_someone_looks(observed, tmp_path):
-    """The weight for balancers is that of the last seconds; the address is there until the end."""
+def test_someone_looks_and_gets_the_weight(observed, tmp_path):
+    """The weight for balancers is of the last seconds; the address is there until the end."""
     observed.config = Config(agent_check=f"unix:{tmp_path}/a", threads=4)
     observed.found = [process(1), process(2)]
     exporter = Exporter(observed, open_metrics(observed.config), lambda: False)
@@ -168,7 +166,7 @@ def test_someone_looks(observed, tmp_path):
 
 
 def test_numbers_never_fall(observed):
-    """What one has counted that is gone is kept, over an exec, too; without the processes, what they had counted as well."""
+    """A gone process's counts are kept, over an exec, too; without the processes, their counts as well."""
     place = PLACES["aserve_app_exceptions_total"]
     observed.found = [process(1), process(2)]
     one, two = (each.page for each in observed.found)

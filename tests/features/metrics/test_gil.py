@@ -16,8 +16,8 @@ needs_gil = pytest.mark.skipif(not has_gil(), reason="this Python has none")
 
 
 @needs_gil
-def test_it_tells(monkeypatch):
-    """Again and again, from a thread of its own, that no stack shows; until it is stopped."""
+def test_it_tells_until_stopped(monkeypatch):
+    """The watch tells again and again, from its own thread, which no stack shows; until it is stopped."""
     monkeypatch.setattr(module, "INTERVAL_SECONDS", 0.001)
     told, threads = [], set()
 
@@ -34,8 +34,8 @@ def test_it_tells(monkeypatch):
     assert all(0 <= seconds < 60 for seconds in told)
 
 
-def test_how_late(monkeypatch):
-    """What is told is the time beyond the sleep, and never less than none: a clock may be coarse."""
+def test_how_late_is_never_negative(monkeypatch):
+    """The told time is beyond the sleep, and never below zero: a clock may be coarse."""
     told, clock = [], iter([10.0, 10.0 + module.INTERVAL_SECONDS + 0.5, 20.0, 20.0 + module.INTERVAL_SECONDS / 2, 30.0])
     watch = GilWatch(told.append)
     monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
@@ -47,7 +47,7 @@ def test_how_late(monkeypatch):
 
 @needs_gil
 def test_it_waits_for_who_has_the_gil(monkeypatch):
-    """While another thread holds on to it, nobody goes on."""
+    """While another thread holds the GIL, the watch waits."""
     monkeypatch.setattr(module, "INTERVAL_SECONDS", 0.05)
     told = []
     before = sys.getswitchinterval() if hasattr(sys, "getswitchinterval") else None

@@ -1,4 +1,4 @@
-"""The last minute, from samples of what is counted."""
+"""The last minute, from samples of the counts."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ def sampled(monkeypatch):
     return Sampled()
 
 
-def test_nothing_yet():
-    """Everything has its place at once."""
+def test_nothing_yet_has_all_places():
     found = History().describe()
     assert found["minute"]["requests"] == found["now"]["threads_busy"] == 0 and found["minute"]["per_second"] == 0.0
     assert found["minute"]["queue"] == {"count": 0, "mean": None, "p50": None, "p95": None, "p99": None}
@@ -39,7 +38,7 @@ def test_nothing_yet():
 
 
 def test_what_came_in_the_minute(sampled):
-    """Requests by their ends, refusals by status, and what was there before is not among them."""
+    """Requests count by their ends, refusals by status, and earlier ones are not among them."""
     sampled.raise_("aserve_requests_total", 100, 4)
     sampled.pass_second()
     sampled.history = History()
@@ -58,8 +57,8 @@ def test_what_came_in_the_minute(sampled):
     assert sampled.history.describe()["series"]["per_second"] == [9.0, 0.0]
 
 
-def test_times(sampled):
-    """A quantile is the bound of its bucket, the mean is exact; what took longer than all bounds is more than they."""
+def test_times_are_bounds_of_buckets(sampled):
+    """A quantile is the bound of its bucket, the mean is exact; a time beyond all bounds is more."""
     for bucket, count in ((0, 50), (3, 44), (BUCKETS, 6)):
         sampled.raise_("aserve_request_queue_seconds", count, bucket)
     sampled.raise_("aserve_request_queue_seconds", 25_000_000, SUM)
@@ -71,7 +70,7 @@ def test_times(sampled):
 
 
 def test_a_minute_is_kept(sampled):
-    """What is older is forgotten."""
+    """Older samples are forgotten."""
     sampled.raise_("aserve_requests_total")
     sampled.pass_second()
     for _ in range(SECONDS):
@@ -82,7 +81,7 @@ def test_a_minute_is_kept(sampled):
 
 
 def test_all_threads_busy(sampled):
-    """For how long without a break, of which each mean has the last ten seconds, and how busy they were of late."""
+    """The time without a break is told, each mean over the last ten seconds, and the recent load."""
     sampled.raise_("aserve_threads_limit", 4)
     for busy in (4000, 3800, 4000, 3970, 3980):
         sampled.words[PLACES["aserve_threads"]] = busy
@@ -98,11 +97,10 @@ def test_all_threads_busy(sampled):
     sampled.words[PLACES["aserve_threads"]] = 4000
     sampled.pass_second()
     sampled.pass_second()
-    assert sampled.history.describe()["recent"]["all_busy_seconds"] == 11.0  # since it is known
+    assert sampled.history.describe()["recent"]["all_busy_seconds"] == 11.0  # since the first sample
 
 
 def test_gauges_of_now(sampled):
-    """They are those of the last sample."""
     sampled.raise_("aserve_threads", 3000, 3)
     sampled.raise_("aserve_connections", 9, 1)
     sampled.raise_("aserve_spool_files", 2, 1)
@@ -112,7 +110,7 @@ def test_gauges_of_now(sampled):
 
 
 def test_numbers_that_fall(sampled):
-    """Code of before has left less than it had counted: nothing came."""
+    """Old code has left less than it had counted: nothing came."""
     sampled.raise_("aserve_requests_total", 10)
     sampled.pass_second()
     sampled.words = [0] * WORDS

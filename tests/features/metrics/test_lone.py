@@ -22,7 +22,7 @@ NOTHING = Statistics(*[0] * len(Statistics._fields))
 
 @pytest.fixture
 def server(monkeypatch):
-    """A server of three threads; server.now is what it does."""
+    """A server of three threads; server.now is its state."""
     monkeypatch.setattr(footprint, "memory_of", lambda pid, with_shares=False: Memory(3, 2, 1))
     monkeypatch.setattr(footprint, "descriptors_of", lambda pid: (20, 100))
     server = types.SimpleNamespace(config=Config(threads=3), shown_urls=["http://a", "http://b"], now=NOTHING)
@@ -33,8 +33,7 @@ def server(monkeypatch):
     return server
 
 
-def test_its_status(server):
-    """One row, with what it is at and takes at this moment."""
+def test_its_status_is_one_row(server):
     lone = Lone(server)
     server.now = NOTHING._replace(
         requests=7, workers=3, workers_idle=1, workers_busy_lately=1.26, requests_stalled_seconds=2, requests_waiting_seconds=12.34
@@ -57,7 +56,7 @@ def test_its_status(server):
 
 
 def test_what_balancers_ask(server):
-    """How the server is, as of the last look; who asks within a process finds that its event loop turns."""
+    """The state is of the last look; a caller within the process finds its event loop turning."""
     lone = Lone(server)
     assert (lone.process_count, lone.ready_count, lone.fleet) == (1, 1, None) and lone.listening == ["a listener"]
     server.now = NOTHING._replace(is_draining=True, told_unready="the database is gone")
@@ -66,7 +65,7 @@ def test_what_balancers_ask(server):
 
 
 def test_what_it_counts(server):
-    """It is in the same page; on the status page its slot is 0."""
+    """Counts are in the same page; on the status page its slot is 0."""
     lone = Lone(server)
     Counters(lone.page, 5)
     assert [(slot, read_words(page)[PLACES["aserve_threads_limit"]]) for slot, page in lone.pages()] == [
@@ -74,8 +73,7 @@ def test_what_it_counts(server):
     ] and lone.config is server.config
 
 
-def test_its_page(server):
-    """It is written whenever somebody looks."""
+def test_its_page_is_written_at_each_look(server):
     lone = Lone(server)
     server.now = NOTHING._replace(connections_open=5)
     (process,) = lone.processes()

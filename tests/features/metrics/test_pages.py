@@ -1,4 +1,4 @@
-"""What is answered at --metrics, and to whom."""
+"""The answers at --metrics, and their readers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aserve.features.metrics.pages import FRESH_SECONDS, Pages, Wanted, Whence
 
 pytestmark = pytest.mark.long_on_pypy
 
-HERE = Whence()  # from this machine, to an address of its own
+HERE = Whence()  # from this machine, to its own address
 HERE_EXPOSED = Whence(is_loopback=False)
 AWAY = Whence(is_own=False, is_loopback=False)
 UNIX = Whence(is_unix=True)
@@ -22,7 +22,7 @@ UNIX = Whence(is_unix=True)
 
 @pytest.fixture
 def pages(monkeypatch):
-    """Pages, with what they are made of: pages.reach, pages.event."""
+    """Pages, with their parts: pages.reach, pages.event."""
     made = Pages(
         lambda: b"a 1\n", lambda: made.event, lambda: made.told, lambda: made.reach, Balance(lambda: made.host)
     )
@@ -44,8 +44,8 @@ def ask(pages, target="/", *, host="127.0.0.1:9100", method="GET", whence=HERE, 
 
 
 @pytest.mark.parametrize("target", ["/", "/status", "/?a=b"])
-def test_the_page(pages, target):
-    """It is HTML, needs nothing from elsewhere, and its policy allows what is in it alone."""
+def test_the_page_needs_nothing_from_elsewhere(pages, target):
+    """The page is HTML, needs nothing from elsewhere, and its policy allows only its own parts."""
     status, fields, body, is_stream = ask(pages, target)
     assert (status, fields["Content-Type"], is_stream) == (200, "text/html; charset=utf-8", False)
     assert int(fields["Content-Length"]) == len(body) and fields["Cache-Control"] == "no-store"
@@ -59,7 +59,7 @@ def test_the_page(pages, target):
 
 
 def test_the_pages_source(pages):
-    """It names no other host; it makes no markup of what it is told; there are no styles or handlers in attributes, which the policy refuses."""
+    """The source names no other host, and makes no markup of foreign words; there are no styles or handlers in attributes, which the policy refuses."""
     source = ask(pages)[2].decode()
     assert re.findall(r"https?://[^\s\"'`]*", source) == ["http://www.w3.org/2000/svg"]
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", source)
@@ -67,14 +67,14 @@ def test_the_pages_source(pages):
 
 
 def test_the_page_before_the_first_event(pages):
-    """It claims nothing: no "Nothing." stands below what needs a look, and the colour of "live" is for a stream that is heard."""
+    """The page claims nothing: no "Nothing." stands below the warnings, and the colour of "live" is for a heard stream."""
     markup = ask(pages)[2].decode().partition("<script>")[0]
     assert "Nothing." not in markup and '<p id="link" role="status">connecting</p>' in markup
     assert "#link.live { color: var(--good); }" in markup and "scripting: none" in markup
 
 
-def test_events(pages):
-    """A stream, which begins with what there is, and says when to come back; HEAD has its head alone."""
+def test_events_begin_with_the_present(pages):
+    """A stream begins with the present event, and tells when to come back; HEAD has its head alone."""
     status, fields, body, is_stream = ask(pages, "/events")
     assert (status, fields["Content-Type"], is_stream) == (200, "text/event-stream; charset=utf-8", True)
     assert body == b'retry: 2000\n\ndata: {"a":1}\n\n' and "Content-Length" not in fields
@@ -83,7 +83,6 @@ def test_events(pages):
 
 
 def test_those_who_come_in_the_same_moment(pages, monkeypatch):
-    """They share an event."""
     now = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     ask(pages, "/events")
@@ -93,7 +92,7 @@ def test_those_who_come_in_the_same_moment(pages, monkeypatch):
     assert b'"a":1' not in ask(pages, "/events")[2]
 
 
-def test_no_room(pages):
+def test_no_room_means_503(pages):
     """One reader too many is told when to try again."""
     status, fields, body, is_stream = ask(pages, "/events", has_room=False)
     assert (status, fields["Retry-After"], is_stream) == (503, "5", False)
@@ -103,15 +102,14 @@ def test_no_room(pages):
     ("target", "method", "status"),
     [("/favicon.ico", "GET", 404), ("/events/", "GET", 404), ("/status", "POST", 405), ("/events", "DELETE", 405)],
 )
-def test_refusals(pages, target, method, status):
-    """Each is a sentence."""
+def test_refusals_are_sentences(pages, target, method, status):
     found, fields, body, _ = ask(pages, target, method=method)
     assert found == status and fields["Content-Type"].startswith("text/plain") and body.endswith(b"\n")
     assert fields.get("Allow") == ("GET, HEAD" if status == 405 else None)
 
 
-def test_probes(pages):
-    """A sentence says why not; with the status page off, and to whoever reaches the address."""
+def test_probes_tell_why_not(pages):
+    """A sentence tells the reason; with the status page off, and for any reader of the address."""
     pages.reach = "off"
     for target in ("/live", "/ready"):
         assert (ask(pages, target, whence=AWAY)[0], ask(pages, target)[2]) == (200, target[1:].encode() + b"\n")
@@ -125,8 +123,8 @@ def test_probes(pages):
 
 
 @pytest.mark.provokes("internal error")
-def test_the_agent(pages, caplog):
-    """A line; none if it cannot be made."""
+def test_the_agent_gets_a_line(pages, caplog):
+    """The agent gets a line; none after a bug."""
     assert pages.agent_line() == b"up ready 100%\n"
     pages.host = None
     assert pages.agent_line() == b"" and "internal error" in caplog.text
@@ -146,7 +144,7 @@ def test_the_agent(pages, caplog):
     ],
 )
 def test_who_sees_the_page(pages, whence, reach, page, metrics):
-    """This machine, unless the setting says otherwise; the metrics are for whoever reaches them."""
+    """This machine sees the page, unless the setting says otherwise; metrics are for any reader of the address."""
     pages.reach = reach
     assert ask(pages, "/", whence=whence)[0] == ask(pages, "/events", whence=whence)[0] == page
     assert ask(pages, "/metrics", whence=whence)[0] == metrics
@@ -167,7 +165,7 @@ def test_names_of_strangers(pages, host, is_here):
     for target in ("/", "/events", "/metrics"):
         assert ask(pages, target, host=host)[0] == expected
     assert ask(pages, "/", host=host, whence=HERE_EXPOSED)[0] == expected
-    # Who scrapes an address that others reach may have a name for it; no browser can come by a unix socket.
+    # Scrapers of an open address may have a name for it; no browser can come by a unix socket.
     assert (
         ask(pages, "/metrics", host=host, whence=HERE_EXPOSED)[0] == ask(pages, "/", host=host, whence=UNIX)[0] == 200
     )
@@ -175,7 +173,7 @@ def test_names_of_strangers(pages, host, is_here):
 
 @pytest.mark.provokes("internal error")
 def test_a_bug_of_ours(pages, caplog):
-    """Who asks is told, readers stay, and the log has it."""
+    """The caller is told, readers stay, and the log has the bug."""
     pages._event = pages._make_metrics = lambda: 1 / 0
     assert ask(pages, "/metrics")[0] == 500
     assert ask(pages, "/events")[2] == b"retry: 2000\n\n: no event\n\n"
@@ -183,8 +181,8 @@ def test_a_bug_of_ours(pages, caplog):
 
 
 @pytest.mark.provokes("internal error")
-def test_stats(pages, monkeypatch, caplog):
-    """They are made once for those who ask in the same moment; a bug of ours tells them nothing."""
+def test_stats_are_made_once_a_moment(pages, monkeypatch, caplog):
+    """Statistics are made once for callers of one moment; a bug of ours tells them nothing."""
     now = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     assert pages.stats() == b"{}"

@@ -17,13 +17,13 @@ WORKER = {
 
 
 def status():
-    """Return what a server says."""
+    """Return a server's status."""
     return {"text": "serving", "workers_wanted": 1, "workers_ready": 1, "workers": [WORKER], "slow": [], "crashes": []}
 
 
 @AS_IN_TABLE
-def test_an_event():
-    """All that a status tells, what was counted, and what is to be done; of requests no query. It is one line."""
+def test_an_event_has_status_and_counts():
+    """An event has the status, the counts, and the warnings; no query of a request. It is one line."""
     words = [0] * WORDS
     picture = Picture(lambda: Config(threads=3, spool_files=5), status, lambda: {1: words})
     words[PLACES["aserve_spool_files"]] = 5
@@ -39,7 +39,7 @@ def test_an_event():
 
 
 def test_what_uwsgitop_reads():
-    """It is of this moment, though the event is of the last second."""
+    """The text is of this moment, though the event is of the last second."""
     words = [0] * WORDS
     whole = {"version": "1", "pid": 5, "threads": 1}
     worker = {**WORKER, "pid": 7, "requests": 0, "waiting": 0, "threads_busy": 0, "seconds": 1.0, "generation": 1}
@@ -50,8 +50,8 @@ def test_what_uwsgitop_reads():
     assert (found["id"], found["pid"], found["exceptions"]) == (1, 7, 3)
 
 
-def test_slow_requests():
-    """The last few, the newest first: without their queries, and of each stack the app's last call; nothing without the setting."""
+def test_slow_requests_show_no_query():
+    """The last few, the newest first: without queries, and of each stack the app's last call; nothing without the setting."""
     stack, where = '  File "/b.py", line 2, in read\n    wait()\n', 'File "/b.py", line 2, in read'
     slow = [
         {"at": 10.0 + number, "worker": 1, "end": None, "status": None, "seconds": 2.25, "queue_seconds": None,
@@ -78,8 +78,8 @@ def test_before_any_worker():
 
 
 @AS_IN_TABLE
-def test_settings():
-    """Those that somebody has chosen, by the row of each: never a secret, and what is none as it is."""
+def test_changed_settings_show_no_secret():
+    """Changed settings come by the row of each: never a secret, and plain ones unchanged."""
     assert changed_settings(Config()) == []
     config = Config(bind="127.0.0.1:1, 127.0.0.1:2", log_config="/a", preload=True, workers=2)
     assert changed_settings(config) == [

@@ -1,4 +1,4 @@
-"""Answering those who ask for metrics: nobody is waited for."""
+"""Answers to metrics' readers: no client is waited for."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from aserve.features.metrics.scrapes import (
 from aserve.features.metrics.text import CONTENT_TYPE
 
 
-def test_an_answer(answering):
-    """The text, with its type; the connection closes."""
+def test_an_answer_closes_the_connection(answering):
+    """The answer is the text, with its type; the connection closes."""
     status, fields, body = answering.ask()
     assert (status, body) == (200, b"a 1\n")
     assert fields == {
@@ -55,15 +55,14 @@ def test_an_answer(answering):
         (b"GET /" + b"x" * MAX_REQUEST_BYTES, 431, b"a request here has at most 8192 octets\n"),
     ],
 )
-def test_requests(answering, request_, status, body):
-    """Each gets a sentence; a HEAD the length of what a GET would get."""
+def test_other_requests_get_a_sentence(answering, request_, status, body):
+    """Each request gets a sentence; a HEAD the length of the GET's answer."""
     found, fields, got = answering.ask(request_)
     assert (found, got) == (status, body)
     assert int(fields["Content-Length"]) >= len(body) and (fields.get("Allow") == "GET, HEAD") == (status == 405)
 
 
-def test_in_pieces(answering):
-    """A request may come octet by octet."""
+def test_a_request_may_come_in_pieces(answering):
     client = answering.connect()
     for octet in GET:
         client.sendall(bytes([octet]))
@@ -72,14 +71,14 @@ def test_in_pieces(answering):
 
 
 def test_many_ask_in_the_same_moment(answering):
-    """The text is made once for all of them."""
+    """The text is made once for all."""
     assert [answering.ask()[2] for _ in range(3)] == [b"a 1\n"] * 3 and answering.made == 1
     answering.now, answering.text = FRESH_SECONDS, b"a 2\n"
     assert answering.ask()[2] == b"a 2\n"
 
 
 def test_a_slow_reader(answering):
-    """A long text goes out as the client reads, and others are answered meanwhile; it is whole."""
+    """A long text goes out as the client reads, and other clients are answered meanwhile; it is whole."""
     answering.text = b"a 1\n" * 1_000_000
     client = answering.connect()
     client.sendall(GET)
@@ -90,7 +89,7 @@ def test_a_slow_reader(answering):
 
 @pytest.mark.parametrize("octets", [b"", b"GET /metrics", GET], ids=["silent", "half", "reads nothing"])
 def test_a_slow_client(answering, octets):
-    """Whoever takes too long is let go of, whatever it waits for."""
+    """A client out of time is dropped, whatever its state."""
     answering.text = b"a 1\n" * 1_000_000
     client = answering.connect()
     client.sendall(octets)
@@ -105,7 +104,6 @@ def test_a_slow_client(answering, octets):
 
 @pytest.mark.parametrize("octets", [b"", b"GET /metrics HTTP", GET])
 def test_a_client_that_leaves(answering, octets):
-    """Nothing is left of it."""
     answering.text = b"a 1\n" * 1_000_000
     client = answering.connect()
     client.sendall(octets)
@@ -115,8 +113,8 @@ def test_a_client_that_leaves(answering, octets):
     assert not answering.scrapes._connections
 
 
-def test_very_many(answering):
-    """The oldest makes room; so who asks now is answered."""
+def test_of_very_many_the_oldest_makes_room(answering):
+    """The oldest makes room; so a new caller is answered."""
     silent = [answering.connect() for _ in range(MAX_CONNECTIONS)]
     answering.turn()
     assert len(answering.scrapes._connections) == MAX_CONNECTIONS
@@ -128,7 +126,7 @@ def test_very_many(answering):
 
 
 def test_the_oldest_asks_just_then(answering):
-    """Who has made room is not answered any more."""
+    """The evicted client is not answered any more."""
     oldest = answering.connect()
     for _ in range(MAX_CONNECTIONS - 1):
         answering.connect()
@@ -142,7 +140,7 @@ def test_the_oldest_asks_just_then(answering):
 
 
 def test_nothing_to_read(answering):
-    """A connection that is woken for nothing waits on."""
+    """A connection woken for nothing waits on."""
     client = answering.connect()
     answering.turn()
     (connection,) = answering.scrapes._connections
@@ -174,21 +172,21 @@ def test_no_descriptor_is_left(answering, monkeypatch):
 
 
 def test_nobody_is_there_any_more(answering):
-    """Who has gone before it was accepted harms nobody."""
+    """A client gone before its acceptance harms nobody."""
     answering.scrapes._accept(answering.listeners[0])
     assert not answering.scrapes._connections
 
 
 @pytest.mark.provokes("internal error")
 def test_a_bug_of_ours(answering, caplog):
-    """Who asks is told, and the log has it."""
+    """The caller is told, and the log has the bug."""
     answering.text = None
     assert answering.ask()[0] == 500
     assert "ZeroDivisionError" in caplog.text
 
 
 def test_before_another_program(answering):
-    """Who has asked is answered first, and nobody waits for who has not; who is not accepted waits for the program that follows."""
+    """Callers are answered first, and silent ones are not waited for; unaccepted ones wait for the next program."""
     for _ in range(2):  # the other program may not be started at first
         answering.scrapes.finish()
     answering.scrapes.on_second()
@@ -206,7 +204,7 @@ def test_before_another_program(answering):
 
 
 def test_an_answer_before_another_program(answering, monkeypatch):
-    """One that its client does not read is waited for a moment, and no longer."""
+    """An unread answer is waited for a moment, and no longer."""
     answering.text = b"a 1\n" * 1_000_000
     answering.connect().sendall(GET)
     answering.turn()
@@ -217,7 +215,7 @@ def test_an_answer_before_another_program(answering, monkeypatch):
 
 
 def test_who_has_not_asked_yet(answering):
-    """The program that follows answers, wherever in its request a client is; its rights are as they were."""
+    """The next program answers, wherever in its request a client is; its rights are the same."""
     silent, half, settled = answering.connect(), answering.connect(), answering.connect()
     half.sendall(GET[:10])
     settled.sendall(GET)
@@ -238,7 +236,7 @@ def test_who_has_not_asked_yet(answering):
 
 
 def test_this_process_is_late(answering):
-    """Who asked in time is answered, although the second is seen to first."""
+    """A caller in time is answered, although the second is seen to first."""
     client = answering.connect()
     answering.turn()
     client.sendall(GET)
@@ -247,8 +245,7 @@ def test_this_process_is_late(answering):
     assert answering.read(client)[0] == 200
 
 
-def test_whoever_waits(answering):
-    """Its descriptor can be waited for in any loop."""
+def test_its_descriptor_can_be_waited_for(answering):
     with selectors.DefaultSelector() as outer:
         outer.register(answering.scrapes, selectors.EVENT_READ)
         assert not outer.select(0)
@@ -259,7 +256,7 @@ def test_whoever_waits(answering):
 
 
 def test_a_forked_child(answering, tmp_path):
-    """It lets go without taking anything from its parent: the file stays, and who is connected."""
+    """A child lets go without taking anything from its parent: file and connections stay."""
     client = answering.connect()
     answering.turn()
     mine = [listener._replace(socket=listener.socket.dup()) for listener in answering.listeners]
@@ -274,7 +271,7 @@ def test_a_forked_child(answering, tmp_path):
 
 @pytest.mark.parametrize(("bind", "is_exposed"), [("127.0.0.1:0", False), ("0.0.0.0:0", True), ("[::1]:0", False)])
 def test_where_it_listens(caplog, bind, is_exposed):
-    """It is logged where; and once more if other machines may ask."""
+    """The address is logged; and a warning if other machines may ask."""
     caplog.set_level(logging.INFO, "aserve")
     listeners = open_metrics(Config(metrics=bind))
     assert f":{listeners[0].address[1]}/metrics" in caplog.text
@@ -285,7 +282,7 @@ def test_where_it_listens(caplog, bind, is_exposed):
 
 
 def test_after_the_answer(answering):
-    """What a client still sends is dropped until it closes; then it is forgotten."""
+    """Further octets of a client are dropped until it closes; then it is forgotten."""
     client = answering.connect()
     client.sendall(GET)
     answering.turn()
@@ -310,8 +307,8 @@ def listen(answering):
     return client
 
 
-def test_events(answering):
-    """One each second, made once for all readers; without readers none is made. A reader is not let go of for its age."""
+def test_events_are_made_once_for_all_readers(answering):
+    """An event comes each second, made once for all readers; without readers none is made. A reader does not age."""
     answering.scrapes.on_second()
     assert answering.events == 0
     readers = [listen(answering) for _ in range(3)]
@@ -326,7 +323,7 @@ def test_events(answering):
 
 
 def test_too_many_readers(answering):
-    """One more is told so; who leaves makes room. Others are answered all the while, and readers are not evicted for them."""
+    """One more is told so; a leaving one makes room. Other clients are answered all the while, and readers are not evicted for them."""
     readers = [listen(answering) for _ in range(MAX_READERS)]
     status, fields, body = answering.ask(EVENTS)
     assert (status, fields["Retry-After"], body) == (503, "5", b"too many look at the status page already\n")
@@ -344,7 +341,7 @@ def test_too_many_readers(answering):
 
 
 def test_a_reader_that_does_not_read(answering):
-    """It misses events, each of which is whole, and is dropped after a few; others do not notice."""
+    """The reader misses whole events, and is dropped after a few; other readers do not notice."""
     slow, quick = listen(answering), listen(answering)
     answering.event = b"x" * 100_000
     seconds = 0
@@ -365,7 +362,7 @@ def test_a_reader_that_does_not_read(answering):
 
 
 def test_a_reader_that_catches_up(answering):
-    """It goes on with the event of then."""
+    """The reader goes on with the present event."""
     slow = listen(answering)
     answering.event = b"x" * 1_000_000
     for _ in range(MAX_LATE):
@@ -383,7 +380,7 @@ def test_a_reader_that_catches_up(answering):
 
 
 def test_readers_and_another_program(answering):
-    """Nobody waits for those who have what there is; a page comes back by itself."""
+    """Readers with all events are not waited for; a page comes back by itself."""
     listen(answering)
     monotonic = answering.now
     answering.scrapes.finish()
@@ -391,8 +388,8 @@ def test_readers_and_another_program(answering):
 
 
 @pytest.mark.parametrize(("bind", "is_own"), [("127.0.0.1:0", True), ("0.0.0.0:0", False), ("[::1]:0", True)])
-def test_whence(bind, is_own):
-    """Of a connection is known whether it comes from this machine, and whether others could have come."""
+def test_whence_tells_this_machine_from_others(bind, is_own):
+    """A connection's origin is known: this machine or not, and whether others could have come."""
     (listener,) = open_metrics(Config(metrics=bind))
     assert module._whence(listener, ("127.0.0.1", 1)) == Whence(False, True, is_own)
     assert module._whence(listener, ("::ffff:10.0.0.1", 1, 0, 0)) == Whence(False, False, is_own)
@@ -401,7 +398,7 @@ def test_whence(bind, is_own):
 
 @pytest.mark.parametrize(("reach", "said"), [("local", ""), ("all", " and the status page"), ("off", "")])
 def test_what_others_may_see(caplog, reach, said):
-    """The warning has it, also one that comes before anything is bound, which is the same."""
+    """The warning names the open parts, also before anything is bound, with the same words."""
     (listener,) = open_metrics(Config(metrics="0.0.0.0:0", status_page=reach))
     port = listener.address[1]
     listener.close()
@@ -415,7 +412,7 @@ def test_what_others_may_see(caplog, reach, said):
 @pytest.mark.parametrize(("metrics_mode", "mode"), [(None, 0o750), ("660", 0o660)])
 @pytest.mark.parametrize("setting", ["metrics", "stats", "agent_check"])
 def test_which_users_may_connect(setting, metrics_mode, mode, tmp_path):
-    """Those that the umask leaves, unless --metrics-mode says otherwise; --unix-mode and its like are for the app's sockets."""
+    """The umask decides, unless --metrics-mode says otherwise; --unix-mode and its like are for the app's sockets."""
     settings = {setting: f"unix:{tmp_path}/m", "unix_mode": "666", "unix_group": "1"}
     before = os.umask(0o027)
     try:
@@ -430,8 +427,8 @@ def test_which_users_may_connect(setting, metrics_mode, mode, tmp_path):
 # --stats
 
 
-def test_stats(answering, tmp_path, caplog):
-    """Whoever connects is told at once, without a word, and at its pace; beside the metrics, which nobody gets there."""
+def test_stats_are_told_at_once(answering, tmp_path, caplog):
+    """Each client is told at once, without a word, and at its pace; beside the metrics, which are not there."""
     caplog.set_level(logging.INFO, "aserve")
     (listener,) = open_metrics(Config(stats=f"unix:{tmp_path}/s"))
     assert listener.is_stats and f"stats, as uWSGI has them, on unix:{tmp_path}/s" in caplog.text
@@ -459,7 +456,7 @@ def test_stats(answering, tmp_path, caplog):
 
 
 def test_stats_by_http(answering, tmp_path):
-    """With http:// before the address each request gets them, whatever its path; a page of another site, whose Host is its own, does not."""
+    """With http:// before the address each request gets statistics, whatever its path; a page of another site, with its own Host, does not."""
     (listener,) = open_metrics(Config(stats=f"http://unix:{tmp_path}/s"))
     answering.scrapes.close()
     answering.scrapes, answering.address = Scrapes([listener], answering.pages), f"{tmp_path}/s"
@@ -470,7 +467,7 @@ def test_stats_by_http(answering, tmp_path):
 
 
 def test_where_stats_are(caplog, tmp_path):
-    """Others that reach them are warned of, too; if one of two addresses cannot be bound, neither is."""
+    """Open addresses are warned of, too; if one of two addresses cannot be bound, neither is."""
     caplog.set_level(logging.INFO, "aserve")
     (listener,) = open_metrics(Config(stats="0.0.0.0:0"))
     place = f"127.0.0.1:{listener.address[1]}"
@@ -485,8 +482,8 @@ def test_where_stats_are(caplog, tmp_path):
 # --agent-check
 
 
-def test_the_agent(answering, tmp_path, caplog):
-    """Whoever connects is told a line, also one that says something first; a weight is no secret, and nobody is warned."""
+def test_the_agent_is_told_a_line(answering, tmp_path, caplog):
+    """Each client is told a line, also after a word; a weight is no secret, and has no warning."""
     caplog.set_level(logging.INFO, "aserve")
     (exposed,) = open_metrics(Config(agent_check="0.0.0.0:0"))
     assert "HAProxy's agent check on " in caplog.text and "every client that reaches" not in caplog.text

@@ -1,4 +1,4 @@
-"""Answering with what the app itself counts, which another process reads."""
+"""Answers with the app's own counts, read by another process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aserve.features.metrics.scrapes import APP_SECONDS, MAX_CONNECTIONS, Scrape
 
 
 class App:
-    """Reads the app's metrics when it is told to."""
+    """Reads the app's metrics on demand."""
 
     def __init__(self, answering):
         self.asked, self.has_any = 0, True
@@ -23,21 +23,21 @@ class App:
         return self.has_any
 
     def send(self, octets=GET):
-        """Return a client that has asked."""
+        """Return a client with its request sent."""
         client = self.answering.connect()
         client.sendall(octets)
         self.answering.turn()
         return client
 
     def tell(self, text, fault=""):
-        """Let it be read."""
+        """Let the text be read."""
         self.scrapes.on_app_metrics(text, fault)
         self.answering.turn()
 
 
 @pytest.fixture
 def app(answering):
-    """An app that counts."""
+    """An app with counts."""
     answering.scrapes.close(is_end=False)
     answering.listeners[0] = open_metrics(Config(metrics=f"unix:{answering.address}2"))[0]
     answering.address += "2"
@@ -45,7 +45,7 @@ def app(answering):
 
 
 def test_with_the_apps(app, answering):
-    """It stands behind ours; it is read once for all who ask meanwhile, and for a moment nobody asks again."""
+    """The app's text stands behind ours; it is read once for all callers meanwhile, and not again for a moment."""
     clients = [app.send(), app.send(GET.replace(b"GET", b"HEAD")), app.send()]
     assert app.asked == 1
     app.tell(b"b 2\n")
@@ -58,7 +58,7 @@ def test_with_the_apps(app, answering):
 
 
 def test_the_apps_cannot_be_read(app, answering, caplog):
-    """Ours are told all the same; why is said once, until it could be read again."""
+    """Ours are told all the same; the reason is told once, until a read succeeds."""
     for number, fault in enumerate(["ValueError: no", "ValueError: no", "", "ValueError: no"]):
         answering.now = float(number)
         client = app.send()
@@ -70,7 +70,7 @@ def test_the_apps_cannot_be_read(app, answering, caplog):
 
 
 def test_the_apps_take_too_long(app, answering, caplog):
-    """Then nobody waits for them any more."""
+    """Then nobody waits for the app's any more."""
     client = app.send()
     answering.now = APP_SECONDS - 0.1
     app.scrapes.on_second()
@@ -82,7 +82,7 @@ def test_the_apps_take_too_long(app, answering, caplog):
 
 
 def test_waiting_for_the_apps(app, answering):
-    """Of many who wait the oldest makes room; an exec and the end let none of them hang."""
+    """Of many waiting clients the oldest makes room; an exec and the end let none hang."""
     clients = [app.send() for _ in range(MAX_CONNECTIONS + 1)]
     assert clients[0].recv(1) == b"" and len(app.scrapes._waiting) == MAX_CONNECTIONS
     app.scrapes.finish()
@@ -97,7 +97,6 @@ def test_waiting_for_the_apps(app, answering):
 
 @pytest.mark.provokes("internal error")
 def test_ours_cannot_be_made(app, answering):
-    """A bug of ours is told to who waits."""
     answering.text = None
     client = app.send()
     app.tell(b"b 1\n")

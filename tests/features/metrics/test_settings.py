@@ -1,4 +1,4 @@
-"""The settings of metrics: where statsd is, what its names begin with, and who has them."""
+"""The settings of metrics: statsd's address, its prefix, and their owners."""
 
 from __future__ import annotations
 
@@ -17,38 +17,37 @@ from aserve.settings.paths import Base
     [(None, None), ("", None), ("127.0.0.1:8125", "127.0.0.1:8125"), ("unix:/run/statsd", "unix:/run/statsd")],
 )
 def test_where_statsd_is(text, value):
-    """A host with its port, or a socket; nothing where there is none."""
+    """statsd is a host with its port, or a socket; nothing where there is none."""
     assert Config(statsd=text).statsd == value
 
 
 @pytest.mark.parametrize("text", [8125, "udp://a:1", "127.0.0.1:0", "fd:3"])
 def test_what_is_no_statsd(text):
-    """Its protocol is known, and its port has to be named."""
+    """The protocol is known, and the port has to be named."""
     assert "is no such address" in error_of(Config, statsd=text)
 
 
-def test_the_prefix():
-    """What statsd and Graphite have a use for of their own is refused."""
+def test_the_prefix_is_fit_for_graphite():
     assert Config(statsd_prefix="a.gunicorn").statsd_prefix == "a.gunicorn"
     for text in ("a:b", "a.", 5):
         assert "is not such a name" in error_of(Config, statsd_prefix=text)
 
 
 def test_whose_they_are():
-    """A server has the settings of all features; those of the engine alone are a bug."""
+    """A server has the settings of all features; the engine's alone are a bug."""
     assert settings_of(config := Config(metrics=":1")) is config
     with pytest.raises(AssertionError):
         settings_of(EngineSettings())
 
 
-def test_defaults():
-    """Nothing is counted, and nobody is answered, until it is asked for; then the page is for this machine."""
+def test_defaults_count_nothing():
+    """Nothing is counted, and nobody is answered, until asked for; then the page is for this machine."""
     names = ("metrics", "metrics_app", "statsd", "statsd_prefix", "stats", "status_page", "metrics_mode", "agent_check")
     assert [getattr(Config(), name) for name in names] == [None, "on", None, "aserve", None, "local", None, None]
 
 
 def test_the_mode_of_sockets():
-    """Octal digits, or what the umask leaves."""
+    """The mode is octal digits, or the umask's."""
     assert [METRICS_MODE.show(METRICS_MODE.parse(text)) for text in ("", "660")] == [
         "what the umask leaves of 777",
         "660",
@@ -60,7 +59,7 @@ def test_the_mode_of_sockets():
 @pytest.mark.parametrize("scheme", ["", "http://"])
 @pytest.mark.parametrize(("place", "whole"), [("127.0.0.1:1", "127.0.0.1:1"), ("unix:s", "unix:{}/s")])
 def test_the_place_of_stats(scheme, place, whole, tmp_path):
-    """The scheme says that clients ask by HTTP; a path is one of the folder of the start."""
+    """The scheme means clients by HTTP; a path is below the folder of the start."""
     (setting,) = (setting for setting in SETTINGS if setting.key == "stats")
     assert Config(stats=scheme + place).stats == scheme + place
     base = Base(StartFolder(str(tmp_path), is_said=True), is_left=True)

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.long_on_pypy
 
 
 def read(one):
-    """Return what it tells: {(name, labels...): value}."""
+    """Return the told numbers: {(name, labels...): value}."""
     text = one.several.exporter.render().decode()
     return {
         (sample.name, *sorted(sample.labels.values())): sample.value
@@ -52,21 +52,20 @@ def count(one, child, number):
 
 
 def exceptions(one):
-    """Return what was counted, by slot."""
+    """Return the counts, by slot."""
     return {key[1]: value for key, value in read(one).items() if key[0] == "aserve_app_exceptions_total"}
 
 
 @pytest.fixture(autouse=True)
 def memory(monkeypatch):
-    """What each process takes."""
+    """Each process's memory."""
     memory = types.SimpleNamespace(found=Memory(100, 40, 30))
     monkeypatch.setattr(footprint, "descriptors_of", lambda pid: (30, 1024))
     monkeypatch.setattr(footprint, "memory_of", lambda pid, with_shares=False: memory.found)
     return memory
 
 
-def test_workers(supervised, memory, monkeypatch):
-    """Where they stand, since when, and what they take."""
+def test_workers_tell_state_and_size(supervised, memory, monkeypatch):
     one = supervised(3)
     one.turn()
     assert read(one)["aserve_workers", "starting"] == 1
@@ -86,8 +85,8 @@ def test_workers(supervised, memory, monkeypatch):
     assert found["aserve_worker_start_time_seconds", "2"] >= found["aserve_worker_start_time_seconds", "1"]
 
 
-def test_event_loops(supervised):
-    """For how long one has not turned; where one that hung is replaced already, that of its successor."""
+def test_event_loops_tell_their_silence(supervised):
+    """A loop's silence is told; where a hanging one is replaced already, the successor's."""
     one = supervised(2)
     first, second = one.start()
 
@@ -110,7 +109,7 @@ def test_event_loops(supervised):
 
 @pytest.mark.parametrize(("found", "kinds"), [(Memory(200), ["resident"]), (None, [])])
 def test_memory_that_is_not_told(supervised, memory, found, kinds):
-    """A system that does not tell all of it tells a part, or nothing."""
+    """A system with partial numbers tells a part, or nothing."""
     one = supervised(1)
     one.start()
     memory.found = found
@@ -120,7 +119,6 @@ def test_memory_that_is_not_told(supervised, memory, found, kinds):
 
 
 def test_the_oldest_request(supervised):
-    """It is found in the table of the worker."""
     one = supervised(1)
     (child,) = one.start()
     os.truncate(child.in_flight, TABLE_BYTES)
@@ -129,7 +127,7 @@ def test_the_oldest_request(supervised):
 
 
 def test_numbers_never_fall(supervised):
-    """Over the end of a worker, and its successor's beginning; with both in a slot they add up."""
+    """Numbers add up over the end of a worker, and its successor's beginning; with both in a slot, too."""
     one = supervised(2)
     first, second = one.start()
     count(one, first, 5)
@@ -153,7 +151,7 @@ def test_numbers_never_fall(supervised):
 
 
 def test_restarts_by_reason(supervised):
-    """A crash, a worker's own wish, a reload; and what never served."""
+    """A crash, a worker's own wish, a reload; and a worker that never served."""
     one = supervised(1)
 
     def restarts():
@@ -172,7 +170,7 @@ def test_restarts_by_reason(supervised):
     one.signal(signal.SIGHUP)
     one.start()
     assert restarts() == {"crash": 1, "asked": 1, "reload": 1}
-    assert read(one)["aserve_reloads_total", "done"] == 0  # who was replaced may still accept
+    assert read(one)["aserve_reloads_total", "done"] == 0  # the replaced one may still accept
     one.leave(*(child for child in one.children if child.state.name == "DRAINING"))
     assert read(one)["aserve_reloads_total", "done"] == 1
     one.signal(signal.SIGHUP)
@@ -182,7 +180,6 @@ def test_restarts_by_reason(supervised):
 
 
 def test_a_reload_with_a_mistake(supervised):
-    """It is refused, and counted."""
     one = supervised(1)
     one.start()
     one.read_error = ConfigError("threads: no")
@@ -190,8 +187,7 @@ def test_a_reload_with_a_mistake(supervised):
     assert read(one)["aserve_reloads_total", "refused"] == 1
 
 
-def test_jobs(supervised, monkeypatch):
-    """Those of --spooler are told of where there is one."""
+def test_jobs_are_told_with_a_spooler(supervised, monkeypatch):
     one = supervised(1)
     one.start()
     assert "aserve_jobs" not in str(read(one))
@@ -203,7 +199,7 @@ def test_jobs(supervised, monkeypatch):
 
 
 def test_a_trial_is_no_worker(supervised):
-    """What new code does to show that it can serve is not counted."""
+    """A trial's requests are not counted."""
     one = supervised(1)
     one.start()
     one.signal(signal.SIGUSR2)
@@ -215,8 +211,8 @@ def test_a_trial_is_no_worker(supervised):
 
 
 @pytest.mark.parametrize("has_children", [True, False])
-def test_new_code(supervised, has_children):
-    """It goes on counting: with the workers of before, or without them from where they stood."""
+def test_new_code_goes_on_counting(supervised, has_children):
+    """New code goes on counting: with the old workers, or without them from their counts."""
     one = supervised(1)
     (gone,) = one.start()
     count(one, gone, 5)
@@ -233,7 +229,7 @@ def test_new_code(supervised, has_children):
     assert found["process_start_time_seconds",] == 12.5 and found["aserve_worker_restarts_total", "crash"] == 1
 
 
-def test_it_answers(supervised, tmp_path, monkeypatch):
+def test_it_answers_on_the_supervisors_loop(supervised, tmp_path, monkeypatch):
     """The supervisor's loop answers, beside all else; a child lets go of it, the end removes the file."""
     listeners = open_metrics(Config(metrics=f"unix:{tmp_path}/m"))
     one = supervised(1, metrics_listeners=listeners)
@@ -258,7 +254,7 @@ def test_it_answers(supervised, tmp_path, monkeypatch):
 
 
 def test_it_is_handed_down(supervised):
-    """What code of before has counted is the new code's; of code that has left nothing, nothing is known."""
+    """Old code's counts are the new code's; without a heritage, nothing is known."""
     one = supervised(1)
     one.start()
     state = one.supervisor.parts.overview.hand_down().state
@@ -268,8 +264,8 @@ def test_it_is_handed_down(supervised):
     assert read(supervised(1, inherited=left._replace(counted=None)))["process_start_time_seconds",] > 1e9
 
 
-def test_the_end(supervised):
-    """Those who ask are answered before an exec, and hear whether others go on to answer."""
+def test_the_end_answers_callers_first(supervised):
+    """Callers are answered before an exec, and hear whether others go on to answer."""
     several, ended = supervised(1).several, []
     several.exporter.scrapes = types.SimpleNamespace(
         close=ended.append, finish=lambda: ended.append("finish"), describe=list
@@ -284,7 +280,7 @@ def test_the_end(supervised):
 
 @pytest.fixture
 def statsd(tmp_path):
-    """Call it for what statsd has heard since: {name: value}."""
+    """Call it for statsd's news: {name: value}."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.bind(str(tmp_path / "statsd"))
         sock.setblocking(False)
@@ -299,8 +295,8 @@ def statsd(tmp_path):
         yield heard
 
 
-def test_statsd(supervised, statsd, tmp_path):
-    """It hears what all workers count, and how many are ready; at the end that none is. New code says nothing twice."""
+def test_statsd_hears_each_count_once(supervised, statsd, tmp_path):
+    """statsd hears all workers' counts, and the number of ready ones; at the end zero. New code says nothing twice."""
     settings = {"statsd": f"unix:{tmp_path}/statsd", "statsd_prefix": "a"}
     one = supervised(2, **settings)
     first, _ = one.start()
@@ -322,7 +318,7 @@ def test_statsd(supervised, statsd, tmp_path):
 
 @pytest.fixture
 def reading(supervised, tmp_path):
-    """A supervisor whose workers can read what the app counts; `told` is what they have read."""
+    """A supervisor whose workers can read the app's counts, `told`."""
     one = supervised(2, metrics="127.0.0.1:1", environ={"PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "files")})
     several = one.several
     one.told = []
@@ -345,7 +341,7 @@ def written(text):
 
 
 def test_who_reads_what_the_app_counts(reading, monkeypatch, tmp_path):
-    """A worker that is ready, and has ticked last; what it has read comes in a file."""
+    """A ready worker with the latest tick reads them; the text comes in a file."""
     several = reading.several
     assert not several._ask_app()
     first, second = reading.start()
@@ -363,7 +359,7 @@ def test_who_reads_what_the_app_counts(reading, monkeypatch, tmp_path):
 
 
 def test_who_reads_dies(reading):
-    """Another reads it; if there is none, nobody waits."""
+    """Another worker reads it; without one, nobody waits."""
     first, second = reading.start()
     several = reading.several
     reading.supervisor.parts.children.page(second)[Field.TICKED_AT] = 5
@@ -394,7 +390,7 @@ def test_files_of_who_is_gone(reading, tmp_path):
 
 
 def test_what_balancers_are_told(supervised):
-    """By the pages of those who serve; at the end by those who finish."""
+    """By the pages of serving workers; at the end by the finishing ones."""
     one = supervised(2, threads=4)
     several, page = one.several, one.supervisor.parts.children.page
     assert several.exporter.balance.agent_line() == b"stopped #no worker serves\n"
@@ -409,7 +405,7 @@ def test_what_balancers_are_told(supervised):
 
 
 def test_who_does_not_turn(supervised):
-    """Seconds that the supervisor has seen pass count, and not the clock: a machine that was suspended has nobody who hangs."""
+    """The supervisor's own seconds count, and not the clock's: a suspended machine has no hanging worker."""
     one = supervised(1)
     (child,) = one.start()
     overview, page = one.supervisor.parts.overview, one.supervisor.parts.children.page
@@ -425,7 +421,7 @@ def test_who_does_not_turn(supervised):
 
 
 def test_a_lone_process(supervised, tmp_path):
-    """A process without a supervisor has the metrics of one worker, but for those that only a supervisor knows."""
+    """A process without a supervisor has the metrics of one worker, without a supervisor's own."""
     one = supervised(1)
     (child,) = one.start()
     one.supervisor.parts.children.page(child)[Field.TICKED_AT] = time.monotonic_ns()
@@ -439,7 +435,7 @@ def test_a_lone_process(supervised, tmp_path):
 
 
 def test_code_of_before_that_has_not_counted(supervised):
-    """It says since when it has run, and nothing else."""
+    """The start time is told, and nothing else."""
     one = supervised(1)
     one.several.take_over({"started_at": 12.5}, has_children=True)
     assert read(one)["process_start_time_seconds",] == 12.5

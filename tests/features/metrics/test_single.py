@@ -37,8 +37,8 @@ def serving(**settings):
 
 
 @pytest.mark.both_loops
-async def test_it_answers(tmp_path):
-    """On the loop, with what is in its memory, until it is closed."""
+async def test_it_answers_on_its_loop(tmp_path):
+    """The loop answers, from its memory, until the end."""
     path = str(tmp_path / "m")
     server = serving(metrics=f"unix:{path}")
     single = Single(server, asyncio.get_running_loop())
@@ -73,8 +73,8 @@ async def test_it_answers(tmp_path):
     assert not (tmp_path / "m").exists()
 
 
-async def test_statsd(tmp_path):
-    """It hears once a second what is counted; at the end that nobody serves."""
+async def test_statsd_hears_once_a_second(tmp_path):
+    """statsd hears the counts once a second; at the end that nobody serves."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
         heard.bind(str(tmp_path / "s"))
         heard.setblocking(False)
@@ -89,7 +89,6 @@ async def test_statsd(tmp_path):
 
 
 async def test_an_address_that_is_taken(tmp_path):
-    """It says which."""
     single = Single(serving(metrics="127.0.0.1:0"), asyncio.get_running_loop())
     port = single.listeners[0].address[1]
     with pytest.raises(BindError, match=f"127.0.0.1:{port}.*another program"):
@@ -98,7 +97,7 @@ async def test_an_address_that_is_taken(tmp_path):
 
 
 async def test_what_balancers_are_told(tmp_path):
-    """By what the server knows of itself: its threads, those who wait, what it was told."""
+    """By the server's own facts: its threads, waiting requests, and orders."""
     now = NOTHING._replace(is_draining=False, told_unready="", workers=3, workers_busy_lately=2.0)
     server = serving(agent_check=f"unix:{tmp_path}/a", threads=4)
     server.statistics = lambda: now
@@ -121,7 +120,6 @@ async def test_what_balancers_are_told(tmp_path):
 
 
 async def test_memory_that_grows(tmp_path, monkeypatch):
-    """It is looked at once a minute."""
     single = Single(serving(metrics=f"unix:{tmp_path}/m"), asyncio.get_running_loop())
     seen = []
     monkeypatch.setattr(growth, "memory_of", lambda pid: seen.append(memory_of(pid)))
@@ -132,7 +130,7 @@ async def test_memory_that_grows(tmp_path, monkeypatch):
 
 
 async def test_statsd_without_an_address(tmp_path):
-    """Nobody can ask; statsd is told all the same, and warnings have what is counted."""
+    """Nobody can ask; statsd is told all the same, and warnings have the counts."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
         heard.bind(str(tmp_path / "s"))
         heard.setblocking(False)

@@ -1,4 +1,4 @@
-"""What uWSGI's stats server says; tests/e2e/test_stats.py has the real uwsgitop."""
+"""The text of uWSGI's stats server; tests/e2e/test_stats.py has the real uwsgitop."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ WORKER = {
 
 
 def tell(*workers, words, threads=3):
-    """Return it, read."""
+    """Return the text, read."""
     return json.loads(render_stats({"version": "1", "pid": 5, "threads": threads, "workers": workers}, words))
 
 
 def words_of(**raised):
-    """Return words of which these are raised: name, or name_offset, by so much."""
+    """Return words with these raised: name, or name_offset, by so much."""
     words = [0] * WORDS
     for name, (offset, count) in raised.items():
         words[PLACES[f"aserve_{name}"] + offset] = count
     return words
 
 
-def test_a_worker():
-    """Its numbers have uWSGI's names and units: times are microseconds."""
+def test_a_worker_has_uwsgis_names():
+    """A worker's numbers have uWSGI's names and units: times are microseconds."""
     words = words_of(
         requests_total=(4, 10), response_body_bytes_total=(0, 4096), app_exceptions_total=(0, 2),
         requests_refused_total=(REFUSALS.index(504), 1), request_duration_seconds=(0, 10),
@@ -57,13 +57,13 @@ def test_a_worker():
     ("state", "busy", "status"), [("ready", 0, "idle"), ("starting", 0, "pause"), ("draining", 1, "pause")]
 )
 def test_what_a_worker_does(state, busy, status):
-    """One that does not accept is paused."""
+    """A worker that does not accept is paused."""
     (worker,) = tell({**WORKER, "state": state, "threads_busy": busy}, words={1: words_of()})["workers"]
     assert (worker["status"], worker["accepting"], worker["avg_rt"]) == (status, int(state == "ready"), 0)
 
 
 def test_two_in_a_slot():
-    """They are one worker: that which serves. A mold is none, and nor is one that has no page."""
+    """Two in a slot are one worker: the serving one. A mold is none, nor is one without a page."""
     old, new = {**WORKER, "pid": 1}, {**WORKER, "pid": 2, "state": "starting"}
     assert [worker["pid"] for worker in tell(old, new, words={1: words_of()})["workers"]] == [1]
     new["state"] = "ready"
@@ -72,14 +72,12 @@ def test_two_in_a_slot():
 
 
 def test_a_single_process():
-    """It is worker 1; with --threads 0 it has one core."""
+    """A single process is worker 1; with --threads 0 it has one core."""
     (worker,) = tell({**WORKER, "slot": 0, "rss_bytes": None}, words={0: words_of()}, threads=0)["workers"]
     assert worker["id"] == 1 and worker["rss"] == 0 and len(worker["cores"]) == 1
 
 
 def test_a_folder_that_is_gone(monkeypatch):
-    """It has no name any more."""
-
     def getcwd():
         raise FileNotFoundError
 

@@ -1,4 +1,4 @@
-"""What is sent to statsd, over real sockets."""
+"""Packets to statsd, over real sockets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Heard:
         sock.setblocking(False)
 
     def lines(self):
-        """Return what has come, by name."""
+        """Return the received lines, by name."""
         found = []
         while True:
             try:
@@ -33,13 +33,13 @@ class Heard:
                 return found
 
     def numbers(self):
-        """Return what has come, by name, of one time each."""
+        """Return the received numbers, by name, of one time each."""
         return dict(line.split(":") for line in self.lines())
 
 
 @pytest.fixture(params=["udp", "udp6", "unix"])
 def heard(request, tmp_path):
-    """One on each kind of socket; `address` is how the setting names it."""
+    """One on each kind of socket; `address` is the setting's form."""
     family = {"udp": socket.AF_INET, "udp6": socket.AF_INET6, "unix": socket.AF_UNIX}[request.param]
     with socket.socket(family, socket.SOCK_DGRAM) as sock:
         try:
@@ -63,8 +63,8 @@ def words(**counts):
     return made
 
 
-def test_a_second(heard):
-    """Counters say by what they have risen, in all workers; gauges what is; names have the prefix."""
+def test_a_second_tells_rises_and_values(heard):
+    """Counters tell their rise, in all workers; gauges their value; names have the prefix."""
     statsd = Statsd.of(Config(statsd=heard.address, statsd_prefix="shop.gunicorn"))
     first = words(
         requests_total={4: 10, 5: 1, 10: 2}, threads={0: 3000, 3: 1000}, threads_limit={0: 8}, connections={0: 1, 2: 4}
@@ -99,8 +99,8 @@ def test_a_second(heard):
     assert heard.lines() == []
 
 
-def test_times(heard):
-    """As many as there are, their sum as it is, each within its bucket by a factor of two; one alone is exact."""
+def test_times_keep_number_and_sum(heard):
+    """The number and sum are right, each within its bucket by a factor of two; a single one is exact."""
     statsd = Statsd(heard.address, "a")
     statsd.send({1: words(request_duration_seconds={3: 1, SUM: 5_100})}, 1)
     assert [line for line in heard.lines() if "duration" in line] == ["a.request.duration:5.1|ms"]
@@ -122,8 +122,7 @@ def test_times(heard):
     statsd.close()
 
 
-def test_datagrams(heard, monkeypatch):
-    """None is larger than a packet, and each has whole lines."""
+def test_datagrams_fit_into_packets(heard, monkeypatch):
     statsd = Statsd(heard.address, "p" * 200)
     statsd.send({1: words()}, 1)
     sizes = []
@@ -138,8 +137,8 @@ def test_datagrams(heard, monkeypatch):
     statsd.close()
 
 
-def test_nobody_there(tmp_path, caplog):
-    """It is said once, and tried again: a socket may come."""
+def test_nobody_there_is_told_once(tmp_path, caplog):
+    """An absence is told once, and tried again: a socket may come."""
     statsd = Statsd(f"unix:{tmp_path}/s", "a")
     for _ in range(2):
         statsd.send({1: words()}, 1)
@@ -155,7 +154,7 @@ def test_nobody_there(tmp_path, caplog):
 
 
 def test_a_name_that_nobody_knows(monkeypatch, caplog):
-    """It is said once, and nothing is sent."""
+    """An unknown name is told once, and nothing is sent."""
 
     def unknown(*_, **__):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -168,15 +167,13 @@ def test_a_name_that_nobody_knows(monkeypatch, caplog):
 
 
 @pytest.mark.parametrize("address", ["a", "a:0", "http://a:1", "fd:3", 5])
-def test_addresses(address):
-    """What is none is refused; so is a name that statsd could not read."""
+def test_wrong_addresses_are_refused(address):
     with pytest.raises(ConfigError, match="statsd"):
         Config(statsd=address)
     assert Statsd.of(Config(statsd="")) is None
 
 
 @pytest.mark.parametrize("prefix", ["", "a:b", "a.", ".a", "a|c", 5])
-def test_prefixes(prefix):
-    """A name that statsd could not read is refused."""
+def test_unreadable_prefixes_are_refused(prefix):
     with pytest.raises(ConfigError, match="statsd_prefix"):
         Config(statsd_prefix=prefix)

@@ -1,4 +1,4 @@
-"""The text, as Prometheus's own parser reads it."""
+"""The text, as Prometheus' own parser reads it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def read(samples):
 
 
 def test_every_metric_of_two_workers():
-    """Each cell is a sample, with its worker where each has its own; what there is once is the sum."""
+    """Each cell is a sample, with its worker where each has its own; a common one is the sum."""
     samples = Samples()
     samples.add_workers({1: list(range(WORDS)), 4: [10 * place for place in range(WORDS)]})
     families = read(samples)
@@ -30,7 +30,7 @@ def test_every_metric_of_two_workers():
         assert {sample.labels["worker"] for sample in family.samples} == {"1", "4"}
 
 
-def test_a_histogram():
+def test_a_histogram_is_cumulative():
     """Buckets are cumulative, the last is the count, and the sum is in seconds."""
     words, place = [0] * WORDS, PLACES["aserve_request_queue_seconds"]
     words[place], words[place + 1], words[place + BUCKETS], words[place + SUM] = 5, 2, 1, 123_456_789
@@ -42,15 +42,13 @@ def test_a_histogram():
     assert [(sample.name[-6:], sample.value) for sample in found[-2:]] == [("ds_sum", 123.456789), ("_count", 8)]
 
 
-def test_nobody_yet():
-    """Before the first worker there are no lines of any."""
+def test_nobody_yet_means_no_lines():
     samples = Samples()
     samples.add_workers({})
     assert samples.encode() == b""
 
 
-def test_the_process():
-    """Which program it is."""
+def test_the_process_tells_its_program():
     samples = Samples()
     samples.add_process(12.5)
     families = read(samples)
@@ -60,8 +58,7 @@ def test_the_process():
 
 
 @pytest.mark.parametrize("value", ["plain", 'a"b\\c', "two\nlines"])
-def test_labels(value):
-    """Any text can be the value of one."""
+def test_labels_take_any_text(value):
     samples = Samples()
     samples.add("aserve_build_info", 1, label("version", value))
     assert read(samples)["aserve_build_info"].samples[0].labels == {"version": value}

@@ -1,4 +1,4 @@
-"""What is counted over the ends of workers."""
+"""Counts over the ends of workers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ KEY = "aserve_app_exceptions_total "
 
 
 def words(counter=0, gauge=0):
-    """Return the words of a process that has counted this."""
+    """Return the words of a process with these counts."""
     words = [0] * WORDS
     words[COUNTER], words[GAUGE] = counter, gauge
     return words
 
 
 def test_nothing_is_forgotten():
-    """What was counted stays with the slot; what was only so at the moment goes with its worker."""
+    """Counts stay with the slot; values of the moment go with their worker."""
     totals = Totals()
     totals.add_gone(2, words(5, 9))
     totals.add_gone(2, words(1, 9))
@@ -29,7 +29,7 @@ def test_nothing_is_forgotten():
 
 
 def test_requests_that_were_lost():
-    """They are among those that ended without a status, of a slot that nobody may have counted for."""
+    """Lost requests are among those without a status, of a slot perhaps without counts."""
     totals = Totals()
     totals.add_lost(2, 3)
     totals.add_gone(2, words(5))
@@ -39,8 +39,8 @@ def test_requests_that_were_lost():
     assert describe_words(found) == {KEY: 5, 'aserve_requests_total status="none",end="cut"': 4}
 
 
-def test_other_code():
-    """It goes on by names; what is not known any more is dropped, and gauges are not handed down."""
+def test_other_code_goes_on_by_names():
+    """Counts go on by names; unknown ones are dropped, and gauges are not handed down."""
     totals = Totals()
     totals.add_gone(3, words(5, 9))
     state = totals.describe()

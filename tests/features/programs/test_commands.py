@@ -22,8 +22,7 @@ from aserve.lifecycle.program import name_programs
         ("bin/", "bin/", ("bin/",)),
     ],
 )
-def test_commands(text, name, words):
-    """Words as a shell has them, and a name."""
+def test_commands_are_words_of_a_shell(text, name, words):
     assert parse_program(text) == (name, words, "", None)
 
 
@@ -39,13 +38,12 @@ def test_commands(text, name, words):
     ],
 )
 def test_what_is_none(text, why):
-    """It is refused, and why."""
     with pytest.raises(ValueError, match=why):
         parse_program(text)
     assert "--attach" not in error_of(Config, workers=1, attach=[text])
 
 
-def test_several():
+def test_several_programs_have_different_names():
     """A name is one program's; programs without a name are counted."""
     programs = [parse_program(text) for text in ("celery worker", "celery-2=celery beat", "celery purge", "celery x")]
     assert [program.name for program in name_programs(programs)] == ["celery", "celery-2", "celery-3", "celery-4"]
@@ -63,8 +61,7 @@ def test_several():
         ("0 3 * * * (a)", "cron sh", "0 3 * * *", "(a)"),
     ],
 )
-def test_timed(text, name, when, command):
-    """Times, and then what a shell reads."""
+def test_timed_commands_have_times_and_a_shell(text, name, when, command):
     assert parse_timed(text) == (name, ("/bin/sh", "-c", command), when, None)
 
 
@@ -79,7 +76,7 @@ def test_timed(text, name, when, command):
     ],
 )
 def test_what_is_not_timed(text, why):
-    """It is refused, and why; a name is one command's."""
+    """A wrong one is refused, with the reason; a name is one command's."""
     assert why in error_of(Config, workers=1, cron=[text])
     assert Config(workers=1, cron="a=* * * * * x\n").cron == ("a=* * * * * x",)
     assert "a is named twice" in error_of(Config, workers=1, cron=["a=* * * * * x", "a=0 * * * * y"])

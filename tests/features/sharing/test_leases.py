@@ -1,4 +1,4 @@
-"""A lease: one has it, it is renewed, it ends with its host, and who loses it is told."""
+"""A lease has one owner, is renewed, ends with its host, and a loss is told."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ def seconds_of(server, key="shop:a"):
 
 
 def test_one_has_it(new, store_server):
-    """Until it lets go."""
     one, two = new(), new()
     lease = one.take(b"shop:a", "the first")
     assert lease is not None and two.take(b"shop:a", "the second") is None
@@ -44,8 +43,7 @@ def test_one_has_it(new, store_server):
     assert two.let_go(two.take(b"shop:a", "the second"))
 
 
-def test_renewed(new, store_server):
-    """It lasts as long as its process."""
+def test_a_renewed_lease_lasts(new, store_server):
     leases = new()
     lease = leases.take(b"shop:a", "it")
     store_server.ask("PEXPIRE", "shop:a", "5000")
@@ -53,8 +51,8 @@ def test_renewed(new, store_server):
     assert leases.renew() and seconds_of(store_server) > 5 and lease.until > until
 
 
-def test_lost(new, store_server, caplog):
-    """Another has it, as it was not renewed in time: the log says so once, and who lets go is told."""
+def test_a_lost_lease_is_told(new, store_server, caplog):
+    """Another host has the lease, as it was not renewed in time: the log says so once, and the owner is told when letting go."""
     one, two = new(), new()
     first, second = one.take(b"shop:a", "the lock"), one.take(b"shop:b", "the other")
     store_server.ask("DEL", "shop:a", "shop:b")
@@ -66,15 +64,15 @@ def test_lost(new, store_server, caplog):
 
 
 def test_lost_and_not_noticed(new, store_server, caplog):
-    """Who lets go is the first to notice."""
+    """The owner is the first to notice, when letting go."""
     leases = new()
     lease = leases.take(b"shop:a", "the lock")
     store_server.ask("DEL", "shop:a")
     assert not leases.let_go(lease) and caplog.text.count("the lock is lost: ") == 1
 
 
-def test_away(new, store_server, monkeypatch, caplog):
-    """While nobody answers it is ours until it would have ended, and not longer."""
+def test_a_lease_lasts_while_the_store_is_away(new, store_server, monkeypatch, caplog):
+    """While nobody answers the lease is ours until its end, and not longer."""
     monkeypatch.setattr(store_module.threading.Thread, "start", lambda thread: None)
     leases = new()
     first, second = leases.take(b"shop:a", "the lock"), leases.take(b"shop:b", "the other")
@@ -88,7 +86,7 @@ def test_away(new, store_server, monkeypatch, caplog):
 
 
 def test_the_end_of_a_process(store_server):
-    """It lets all of them go, and the thread ends."""
+    """All leases are let go, and the thread ends."""
     leases = Leases(Store(Shared(store_server.url, "shop")))
     leases.take(b"shop:a", "it")
     thread = leases._thread
@@ -97,8 +95,7 @@ def test_the_end_of_a_process(store_server):
     assert store_server.ask("EXISTS", "shop:a") == b":0\r\n" and not thread.is_alive()
 
 
-def test_forked(new, store_server):
-    """A child has none of its parent's, and ends none."""
+def test_a_forked_child_has_no_lease(new, store_server):
     leases = new()
     lease = leases.take(b"shop:a", "it")
     pid = os.fork()
@@ -112,8 +109,8 @@ def test_forked(new, store_server):
     assert leases.let_go(lease)
 
 
-def test_the_thread(store_server, monkeypatch):
-    """It renews again and again, sooner where nobody has answered, and ends when there is nothing to renew."""
+def test_the_thread_renews_until_nothing_is_left(store_server, monkeypatch):
+    """The thread renews again and again, sooner where nobody has answered, and ends when there is nothing to renew."""
     leases, slept = Leases(Store(Shared(store_server.url, "shop"))), []
 
     def wait(seconds):
@@ -149,8 +146,8 @@ def test_a_finalizer_that_takes_a_lease(monkeypatch):
     leases._held.clear()
 
 
-def test_no_thread(new, monkeypatch):
-    """A lease that no thread can renew is one all the same; the next one asks for a thread again."""
+def test_no_thread_still_gives_a_lease(new, monkeypatch):
+    """A lease without a thread is one all the same; the next one asks for a thread again."""
 
     def start(thread):
         raise RuntimeError("can't start new thread")
@@ -164,8 +161,7 @@ def test_no_thread(new, monkeypatch):
     assert leases._thread is not None
 
 
-def test_one_thread(new):
-    """However many leases."""
+def test_one_thread_renews_all_leases(new):
     leases = new()
     leases.take(b"shop:a", "it")
     thread = leases._thread

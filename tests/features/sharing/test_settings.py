@@ -15,13 +15,12 @@ from aserve.settings import ConfigError
     ["redis://localhost", "redis://10.0.0.1:6380/3", "redis://user:p%40ss@[::1]:6379/0", "rediss://host/?ssl_ca_certs=/etc/ca.pem",
      "unix:///run/redis.sock", "unix:///run/redis.sock?db=2", "unix://:secret@/run/redis.sock"],
 )  # fmt: skip
-def test_url(url):
-    """As the package redis has them."""
+def test_a_url_is_as_for_redis(url):
     assert Config(shared=url, shared_prefix="shop").shared == url
 
 
 def test_url_of_a_path():
-    """A unix socket may be written as that of a bind."""
+    """A unix socket may be written as for a bind."""
     assert Config(shared="unix:/run/redis.sock").shared == "unix:///run/redis.sock"
 
 
@@ -44,22 +43,21 @@ def test_url_of_a_path():
         (6379, "6379 is not text"),
     ],
 )
-def test_refused(url, why):
-    """What is wrong is said, without a password."""
+def test_refused_urls_show_no_password(url, why):
+    """The fault is told, without a password."""
     with pytest.raises(ConfigError, match=why) as caught:
         Config(shared=url)
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("prefix", ["", "a b", "x" * 101, 7])
-def test_refused_prefix(prefix):
-    """It is a name."""
+def test_a_prefix_is_a_name(prefix):
     with pytest.raises(ConfigError, match="is not a name; accepted: up to 100 letters"):
         Config(shared="redis://host", shared_prefix=prefix)
 
 
-def test_combinations(monkeypatch):
-    """A prefix of nothing, no module `uwsgi`, and no package."""
+def test_combinations_without_effect_are_refused(monkeypatch):
+    """A prefix of nothing, no module `uwsgi`, and no package are refused."""
     with pytest.raises(ConfigError, match="give --shared, which says where"):
         Config(shared_prefix="shop")
     with pytest.raises(ConfigError, match="shared is for apps that import uwsgi"):
@@ -72,28 +70,26 @@ def test_combinations(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "shared"), [("shared:jobs", None), ("shared:", "redis://host"), ("shared:a b", "redis://host")]
 )
-def test_queues(name, shared):
-    """A queue has a name, and is somewhere."""
+def test_queues_need_a_name_and_a_store(name, shared):
+    """A queue has a name, and a store."""
     with pytest.raises(ConfigError, match=f"--spooler {name}: shared:NAME needs --shared, and a name of"):
         Config(workers=1, spooler=[name], shared=shared)
     assert Config(workers=1, spooler=["shared:jobs"], shared="redis://host").spooler == ("shared:jobs",)
 
 
-def test_shown():
-    """Without user and password, and as it is where there are none."""
+def test_a_url_is_shown_without_password():
+    """User and password are left out, and a URL without them is unchanged."""
     (row,) = [setting for setting in SETTINGS if setting.name == "shared"]
     assert row.show("redis://shop:secret@host:6379/0") == "redis://...@host:6379/0"
     assert row.show("redis://host/0") == "redis://host/0" and row.show(None) == "none"
     assert repr(Shared("redis://shop:secret@host/0", "a")) == "Shared('redis://...@host/0', 'a')"
 
 
-def test_defaults():
-    """Without them nothing of it is done."""
+def test_defaults_share_nothing():
     assert defaults_of(SharingSettings) == {"shared": None, "shared_prefix": None}
 
 
-def test_shared():
-    """The app's name is the prefix, unless one is given."""
+def test_the_apps_name_is_the_prefix():
     url = "redis://host"
     assert shared_of(Config(), "a:app") is None
     assert shared_of(Config(shared=url), "a:app") == (url, "a:app")

@@ -1,4 +1,4 @@
-"""One command, one answer, or a fault within a bounded time; what is said of it, and what becomes of connections."""
+"""One command, one answer, or a fault within a bounded time; the words about faults, and the fate of connections."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def new(store_server):
 
 @pytest.fixture
 def probing(monkeypatch):
-    """Look for a server that is away often."""
+    """Look often for an absent server."""
     monkeypatch.setattr(module, "PROBE_SECONDS", 0.01)
 
 
 def clients_of(server):
-    """Return how many connections the server has, but for the one that asks."""
+    """Return the server's number of connections, without the asking one."""
     return server.ask("CLIENT", "LIST").count(b"id=") - 1
 
 
 @pytest.mark.parametrize("store_server", SERVERS, indirect=True)
-def test_asked(new):
-    """Octets go there and come back; keys have the prefix."""
+def test_asked_octets_come_back(new):
+    """Octets come back unchanged; keys have the prefix."""
     store = new()
     assert store.key("cache", b"\xff:") == b"shop:cache:\xff:"
     assert store.ask("SET", store.key("a"), b"\x00\xff") == b"OK"
@@ -53,8 +53,7 @@ def test_asked(new):
     assert store.run("return {KEYS[1], ARGV[1]}", [b"k"], 7) == [b"k", b"7"]
 
 
-def test_scan(new):
-    """Keys are found by how they begin, whatever that is."""
+def test_a_scan_finds_keys_by_prefix(new):
     store = new(prefix="shop")
     names = [b"shop:*[a]?\\:%d" % number for number in range(2000)]
     store.ask("MSET", *[word for name in names for word in (name, b"1")], b"shop:aa:1", b"1")
@@ -62,8 +61,7 @@ def test_scan(new):
     assert sorted(found) == sorted(names)
 
 
-def test_one_connection(new, store_server):
-    """Calls one after another share one."""
+def test_one_connection_serves_calls_in_turn(new, store_server):
     store = new()
     for _ in range(5):
         store.ask("PING")
@@ -71,15 +69,14 @@ def test_one_connection(new, store_server):
 
 
 def test_many_one_after_another(new, monkeypatch):
-    """A process that runs for long makes any number of connections, one whenever the last one was quiet for long."""
+    """A long process makes any number of connections, one whenever the last was quiet for long."""
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)
     store = new()
     for _ in range(120):  # the package's pool makes 100
         assert store.ask("PING") == b"PONG"
 
 
-def test_threads(new, store_server):
-    """Calls at the same time have one each, and keep them."""
+def test_threads_have_a_connection_each(new, store_server):
     store, both = new(), threading.Barrier(4)
 
     def call():
@@ -98,7 +95,7 @@ def test_threads(new, store_server):
 
 
 def test_few_are_kept(new, store_server, monkeypatch, wait_until):
-    """What is more than that is closed."""
+    """Surplus connections are closed."""
     monkeypatch.setattr(module, "MAX_IDLE", 0)
     store = new()
     store.ask("PING")
@@ -106,7 +103,7 @@ def test_few_are_kept(new, store_server, monkeypatch, wait_until):
 
 
 def test_what_was_quiet_for_long(new, store_server, monkeypatch, wait_until):
-    """A firewall may have forgotten it: it is not used again."""
+    """A firewall may have forgotten a quiet connection: it is not used again."""
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)
     store = new()
     first = store.ask("CLIENT", "ID")
@@ -115,7 +112,7 @@ def test_what_was_quiet_for_long(new, store_server, monkeypatch, wait_until):
 
 
 def test_no_answer_of_another(new):
-    """A connection on which a thread was interrupted between a command and its answer is not used again."""
+    """A connection interrupted between a command and its answer is not used again."""
     store = new()
 
     class Interrupt(BaseException):
@@ -135,8 +132,8 @@ def test_no_answer_of_another(new):
     assert store.ask("ECHO", "mine") == b"mine"
 
 
-def test_refused(new, caplog):
-    """What the server refuses is a fault of the call's, told once; others go on."""
+def test_a_refused_command_is_the_calls_fault(new, caplog):
+    """A command refused by the server is a fault of the call's, told once; other calls go on."""
     store = new()
     store.ask("SET", "text", "x")
     for _ in range(2):
@@ -150,15 +147,15 @@ def test_refused(new, caplog):
 
 
 def test_a_wrong_database(new):
-    """It is away, and the reason is the server's."""
+    """The store is away, for the server's reason."""
     store = new()
     wrong = new(url=f"{store._maker.connection_kwargs['path']}".join(("unix://", "?db=99")))
     with pytest.raises(Away, match="DB index is out of range"):
         wrong.ask("PING")
 
 
-def test_a_password(new, store_server, caplog):
-    """It is said to the server, and to nobody else."""
+def test_a_password_is_told_to_nobody_else(new, store_server, caplog):
+    """The password goes to the server, and to nobody else."""
     store_server.ask("CONFIG", "SET", "requirepass", "secret")
     named = new(url=store_server.url.replace("//", "//:secret@"))
     assert named.ask("PING") == b"PONG"
@@ -168,16 +165,14 @@ def test_a_password(new, store_server, caplog):
     assert "secret" not in f"{caught.value}{caplog.text}{named.name}"
 
 
-def test_a_port(new, store_server):
-    """Over TCP it is the same."""
+def test_a_port_works_like_a_socket(new, store_server):
     port = free_port()
     assert store_server.ask("CONFIG", "SET", "port", str(port)) == b"+OK\r\n"
     assert new(url=f"redis://127.0.0.1:{port}/2").ask("SET", "k", "v") == b"OK"
     assert store_server.ask("GET", "k") == b"$-1\r\n"
 
 
-def test_restarted(new, store_server):
-    """Between two calls: nobody sees anything of it."""
+def test_a_restarted_server_is_not_noticed(new, store_server):
     store = new()
     store.ask("SET", "k", "v")
     store_server.kill()
@@ -186,8 +181,8 @@ def test_restarted(new, store_server):
 
 
 @pytest.mark.parametrize("store_server", SERVERS, indirect=True)
-def test_away(new, store_server, probing, caplog, wait_until):
-    """The first call says so, the others fail at once; a line says when it is back."""
+def test_an_absent_store_fails_calls_at_once(new, store_server, probing, caplog, wait_until):
+    """The first call says so, later ones fail at once; a line tells the return."""
     caplog.set_level(logging.INFO)
     store = new()
     store.ask("PING")
@@ -203,7 +198,7 @@ def test_away(new, store_server, probing, caplog, wait_until):
 
 
 def test_one_connection_that_is_lost(new, store_server, caplog, wait_until):
-    """It is the server that is asked then, and it answers."""
+    """The server is asked then, and answers."""
     store, faults = new(), []
 
     def call():
@@ -225,7 +220,7 @@ def test_one_connection_that_is_lost(new, store_server, caplog, wait_until):
 
 
 def test_log_that_asks(new, store_server, probing, wait_until):
-    """A handler of the app's logging may ask the store that is told of: it does not wait for itself."""
+    """A handler of the app's logging may ask the store in question: it does not wait for itself."""
     store, heard = new(), []
 
     class Asking(logging.Handler):
@@ -245,8 +240,8 @@ def test_log_that_asks(new, store_server, probing, wait_until):
     assert heard == ["away", b"PONG"]
 
 
-def test_silent(new, store_server, probing, caplog, wait_until):
-    """A server that says nothing holds a call no longer than that, and the next ones not at all."""
+def test_a_silent_store_holds_one_call(new, store_server, probing, caplog, wait_until):
+    """A silent server holds a call no longer than the limit, and the next ones not at all."""
     store = new()
     store.ask("PING")
     store_server.pause()
@@ -261,8 +256,8 @@ def test_silent(new, store_server, probing, caplog, wait_until):
     assert store.ask("GET", "k") is None
 
 
-def test_read_only(new, store_server, probing, caplog, wait_until):
-    """A server that others have made a replica is as good as away, until it takes what is written."""
+def test_a_read_only_store_is_away(new, store_server, probing, caplog, wait_until):
+    """A server made a replica is as good as away, until it takes writes."""
     store = new()
     assert store.ask("REPLICAOF", "127.0.0.1", "1") == b"OK"
     with pytest.raises(Away, match="read only replica"):
@@ -273,7 +268,7 @@ def test_read_only(new, store_server, probing, caplog, wait_until):
 
 
 def test_back_and_full(new, store_server, probing, caplog, wait_until):
-    """One that has no room answers, so it is back."""
+    """A full server answers, so it is back."""
     store = new()
     store_server.kill()
     with pytest.raises(Away):
@@ -283,8 +278,7 @@ def test_back_and_full(new, store_server, probing, caplog, wait_until):
     assert store.ask("PING") == b"PONG"
 
 
-def test_no_thread(new, store_server, monkeypatch, caplog):
-    """Where no thread can be had, each call looks for itself."""
+def test_no_thread_means_each_call_looks(new, store_server, monkeypatch, caplog):
     store = new()
     store_server.kill()
 
@@ -301,7 +295,6 @@ def test_no_thread(new, store_server, monkeypatch, caplog):
 
 
 def test_two_find_it_away(new, caplog):
-    """One line for both."""
     store = new(url="unix:///nowhere/at/all")
     with pytest.raises(Away) as fault:
         store.ask("PING")
@@ -309,8 +302,8 @@ def test_two_find_it_away(new, caplog):
     assert len(caplog.records) == 1
 
 
-def test_the_end(new):
-    """No thread looks for a server that is away any more."""
+def test_the_end_stops_all_looks(new):
+    """No thread looks for an absent server any more."""
     before = set(threading.enumerate())
     store = new(url="unix:///nowhere/at/all")
     with pytest.raises(Away):
@@ -321,8 +314,7 @@ def test_the_end(new):
     assert not looking.is_alive()
 
 
-def test_forked(new, store_server):
-    """A child has connections of its own, and does not close its parent's."""
+def test_a_forked_child_has_its_own_connections(new, store_server):
     store = new()
     mine = store.ask("CLIENT", "ID")
     pid = os.fork()

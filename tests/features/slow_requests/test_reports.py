@@ -1,4 +1,4 @@
-"""What a supervisor knows of the slow requests of its workers."""
+"""A supervisor's view of its workers' slow requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aserve.features.slow_requests.reports import Reporter
 
 
 def test_a_worker_reports_each():
-    """Once while it runs, and once when it has ended."""
+    """Each is reported once while it runs, and once at its end."""
     said = []
     reporter = Reporter(lambda message, fds: said.append(message))
     first, second = {"number": 1, "end": None}, {"number": 2, "end": "answered"}
@@ -24,7 +24,7 @@ def report(supervised, child, number, end=None, **more):
 
 
 def test_the_last_ones(supervised):
-    """Of all workers the last 32; an end takes the place of what was reported before."""
+    """The last 32 of all workers are kept; an end takes the place of its report."""
     one = supervised(2)
     first, second = one.start()
     for number in range(40):
@@ -37,7 +37,7 @@ def test_the_last_ones(supervised):
 
 
 def test_one_of_a_worker_that_dies(supervised, monkeypatch):
-    """Its end is said, and for how long it was known to run; one that has ended stays as it is, and one that runs grows older."""
+    """Its end is told, with its known time; an ended one stays, and a running one grows older."""
     one = supervised(2)
     first, second = one.start()
     monkeypatch.setattr("aserve.features.slow_requests.reports.time", SimpleNamespace(time=lambda: 107.0))

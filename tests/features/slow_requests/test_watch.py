@@ -23,13 +23,13 @@ VARS = "REQUEST_METHOD\0GET\0REQUEST_URI\0/a\0PATH_INFO\0/a\0QUERY_STRING\0\0SER
 
 
 def slow_lines(caplog):
-    """Return what was logged of them."""
+    """Return the log's lines about slow requests."""
     return [record.getMessage() for record in caplog.records if record.name == "aserve.slow"]
 
 
 @pytest.mark.also_inline
 def test_one_that_runs(start_server, raw_client, wait_until, caplog):
-    """Its stack begins with the app; then its end is told. One that is quick is not told of."""
+    """The stack begins with the app; then the end is told. A quick request is not told."""
     gate = apps.Gate()
     server = start_server(gate, slow_request_seconds=0.05)
     client = raw_client(server)
@@ -43,7 +43,7 @@ def test_one_that_runs(start_server, raw_client, wait_until, caplog):
     assert (found["request"], found["end"], found["status"], found["worker"]) == ("GET /slow?...", None, None, None)
     assert found["seconds"] >= 0.05 and found["request_id"] == "abc" and found["number"] == 1
     assert "in __call__" in found["stack"] and "in respond" not in found["stack"]
-    (line,) = wait_until(lambda: slow_lines(caplog))  # it is kept first, and then told
+    (line,) = wait_until(lambda: slow_lines(caplog))  # kept first, then told
     assert (
         line.startswith("GET /slow?... has taken ")
         and f"; request id abc; {found['thread']} is at (the last call first):\n  File" in line
@@ -57,8 +57,8 @@ def test_one_that_runs(start_server, raw_client, wait_until, caplog):
 
 
 @pytest.mark.one_way
-def test_plain_requests(start_server, raw_client, monkeypatch):
-    """One that C serves is told of once it has taken that long, and only then does Python know of it."""
+def test_plain_requests_are_told_too(start_server, raw_client, monkeypatch):
+    """A request in C is told once it has taken so long, and only then does Python know of it."""
     pytest.importorskip("aserve._native", reason="aserve._native is not built here")
     gate = apps.Gate()
     server = start_server(gate, is_checked=False, slow_request_seconds=3600.0, native="auto")
@@ -89,7 +89,7 @@ def test_plain_requests(start_server, raw_client, monkeypatch):
 
 @pytest.mark.parametrize("native", ["off", "auto"])
 def test_two_servers_in_one_process(start_server, raw_client, monkeypatch, native):
-    """Each tells of its own requests alone, though both see all threads."""
+    """Each server tells its own requests alone, though both see all threads."""
     gate = apps.Gate()
     server, other = (start_server(gate, is_checked=False, slow_request_seconds=3600.0, native=native) for _ in range(2))
     log, others = (extension_of(each.server, Slow).requests for each in (server, other))
@@ -107,7 +107,7 @@ def test_two_servers_in_one_process(start_server, raw_client, monkeypatch, nativ
 
 @pytest.fixture
 def slow(monkeypatch):
-    """Those of a server, at a time that the test moves."""
+    """A server's slow requests, at a time moved by the test."""
     clock = SimpleNamespace(now=1000.0)
     monkeypatch.setattr(slow_requests, "_monotonic", lambda: clock.now)
     made = SlowRequests(2.0, lambda exchange: True, worker=3)
@@ -117,7 +117,7 @@ def slow(monkeypatch):
 
 @pytest.fixture
 def run(monkeypatch, slow):
-    """run(exchange): from now on a thread is at it."""
+    """run(exchange): from now on a thread has it."""
     running = []
     calls = []
     monkeypatch.setattr(
@@ -136,7 +136,7 @@ def run(monkeypatch, slow):
 
 
 def test_what_is_looked_at(slow, run, caplog):
-    """Those that have a time, and are too old; each once, and as long as it runs."""
+    """Timed and too old ones are looked at; each once, and as long as it runs."""
     run.running.append(None)
     run(0.0).arrived_at = 0.0
     run(1.9)
@@ -148,7 +148,7 @@ def test_what_is_looked_at(slow, run, caplog):
     assert line.startswith(
         "GET /a has taken 5.0 s (waited 4.0 s in the queue, ran 1.0 s) so far, longer than --slow-request (2 s); thread 3 is"
     )
-    late.response = None  # it ended just as it was found
+    late.response = None  # ended just as it was found
     run.running.clear()
     slow.on_second()
     assert not slow._running
@@ -157,7 +157,7 @@ def test_what_is_looked_at(slow, run, caplog):
 
 
 def test_texts_of_clients_and_apps(slow, run, monkeypatch, caplog):
-    """A target, a function's name and a thread's name are as long as others like: they are shortened."""
+    """Targets, names of functions and threads are of any length: they are shortened."""
     call = Call("/srv/app.py", 1, "f" * 100_000)
     run.calls.append(call)
     monkeypatch.setattr(slow_requests, "calls_of", list)
@@ -171,8 +171,8 @@ def test_texts_of_clients_and_apps(slow, run, monkeypatch, caplog):
     assert len(line) < 10_000
 
 
-def test_ends(slow, run, caplog):
-    """By whom ever; one that was not whole was none, nor is a health check."""
+def test_ends_of_slow_requests_are_told(slow, run, caplog):
+    """Ends are told, whoever ends; a partial request was none, nor is a health check."""
     one, two = run(2.0), run(3.0)
     slow.look()
     slow.clock.now += 1.0
@@ -192,8 +192,8 @@ def test_ends(slow, run, caplog):
     assert slow_lines(caplog)[-1] == "GET /a has ended after 4.0 s: refused 504"
 
 
-def test_streams(slow, run, caplog):
-    """What goes on sending is not slow, neither while it runs nor at its end; one that has sent nothing for as long is."""
+def test_streams_that_go_on_are_not_slow(slow, run, caplog):
+    """A stream that goes on is not slow, neither while it runs nor at its end; one silent for so long is."""
     stream, new, stuck = run(500.0), run(5.0), run(500.0)
     stream.grew_at, stuck.grew_at = slow.clock.now - 1.0, slow.clock.now - 2.0
     new.response.head_is_out = True  # the event loop looks at it once a second
@@ -208,7 +208,7 @@ def test_streams(slow, run, caplog):
 
 
 def test_streams_on_the_event_loop(slow, run):
-    """With --threads 0 the loop cannot see what goes on while the app holds it: the app is told of."""
+    """With --threads 0 the loop cannot see progress while the app holds it: the app is told."""
     slow._is_inline = True
     run(5.0).response.head_is_out = True
     slow.look()
@@ -216,7 +216,7 @@ def test_streams_on_the_event_loop(slow, run):
 
 
 def test_a_thread_that_was_written_off(slow, run, caplog):
-    """Its client was answered, and that was told, by the access log's word: that the thread goes on is no news of the request."""
+    """The client was answered, as told by the access log: the thread's later end is no news of the request."""
     seen, unseen, cut = run(3.0), run(1.0), run(3.0)
     slow.look()
     seen.end = unseen.end = cut.end = "timed_out"
@@ -232,7 +232,7 @@ def test_a_thread_that_was_written_off(slow, run, caplog):
 
 
 def test_a_client_that_did_not_read(slow, run, caplog):
-    """Its connection was closed, but the request goes on: that is told."""
+    """The connection was closed, but the request goes on, and is told."""
     run(3.0).end = "timed_out"
     slow.look()
     (line,) = slow_lines(caplog)
@@ -240,7 +240,6 @@ def test_a_client_that_did_not_read(slow, run, caplog):
 
 
 def test_an_end_without_a_response(slow, run, caplog):
-    """It has no status."""
     late = run(3.0)
     slow.look()
     late.end, late.response = "cut", None
@@ -249,7 +248,7 @@ def test_an_end_without_a_response(slow, run, caplog):
 
 
 def test_one_that_was_not_seen(slow, run, caplog):
-    """It came and went between two looks, or was with no thread: its line says so, and whether it was the queue."""
+    """Such a request came and went between two looks, or was with no thread: its line says so, and whether it was the queue."""
     slow.write(run(2.5))
     queued = run(9.0)
     queued.began_at = slow.clock.now - 0.1
@@ -262,7 +261,7 @@ def test_one_that_was_not_seen(slow, run, caplog):
 
 
 def test_an_end_that_was_the_queues(slow, run, caplog):
-    """The line of its end says which part of the time it has waited for a thread."""
+    """The line of its end tells the wait for a thread."""
     late = run(5.0)
     late.began_at = slow.clock.now - 1.0
     slow.look()
@@ -272,7 +271,7 @@ def test_an_end_that_was_the_queues(slow, run, caplog):
 
 
 def test_a_stall_of_everything(slow, run, monkeypatch, caplog):
-    """Some stacks show what it is; the others are counted, and their ends are not told."""
+    """Some stacks show the stall; further ones are counted, and their ends are not told."""
     monkeypatch.setattr(slow_requests, "MAX_PER_MINUTE", 3)
     exchanges = [run(2.0 + number) for number in range(10)]
     for _ in range(3):
@@ -300,7 +299,7 @@ def test_the_thread_that_looks_ends(slow):
 
 @pytest.mark.one_way
 def test_one_that_becomes_a_websocket(start_server, raw_client, caplog):
-    """It ends there as a request; however long the WebSocket lives, it is not told of again."""
+    """The request ends there; however long the WebSocket lives, it is not told again."""
     is_in, may_begin, switching = threading.Event(), threading.Event(), Switching()
 
     def app(environ, start_response):
