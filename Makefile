@@ -186,9 +186,9 @@ fuzz: $(VENV)/.ready-test  ## each protocol under Hypothesis, each C parser unde
 	FUZZ_SECONDS=$(SECONDS) $(RUN) -m pytest tests/fuzz $(ARGS)
 	$(MAKE) -C tests/fuzz fuzz SECONDS=$(SECONDS)
 
-mutants: $(VENV)/.ready-test  ## each decision of processes/fleet/decide.py changed, one at a time: a test must fail; some ten minutes (ARGS="17 18": these)
+mutants: $(VENV)/.ready-test  ## ten modules, one of each room, each with one change at a time: a test must fail; ten minutes (ARGS="settings/crontab 17": this one)
 	@.ci/need tools
-	$(RUN) tests/mutants.py $(ARGS)
+	$(VENV)/bin/python tests/mutants.py $(ARGS)
 
 sanitize: $(VENV)/.ready-test  ## the C code under the sanitizers of addresses, undefined behaviour and conversions: parsers over the corpus, both extensions by their tests; five minutes (ARGS="-k head": of these)
 	@.ci/need tools

@@ -1,8 +1,7 @@
-"""Are the tests of a pure module good for anything? python tests/mutants.py [NUMBER...]: `make mutants`; it takes minutes.
+"""Do the tests of a module notice a change of the module? python tests/mutants.py [MODULE] [NUMBER...]: `make mutants`; minutes.
 
-Each mutant is processes/fleet/decide.py with one change: a comparison turned round, a condition negated, `and` for `or`, a statement left out, the other
-way of a number. A test must fail with each, or what was changed has no purpose that a test knows. Those that survive are printed, and the exit status
-is 1.
+A mutant is a module with one change: a comparison turned round, a condition negated, `and` for `or`, a statement left out, another number. A test of
+the module must fail with each mutant, or no test knows the purpose of the changed code. Mutants that survive are printed, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -10,24 +9,27 @@ from __future__ import annotations
 import ast
 import contextlib
 import copy
-import importlib
+import importlib.abc
+import importlib.util
 import io
 import os
 import sys
 import types
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-import hypothesis.stateful  # noqa: F401 (that each child has it already, as what else the tests import)
-import pytest  # noqa: F401
+import hypothesis.stateful  # noqa: F401 (so that no child has to import this, and pytest)
+import pytest
 from harness import examples
-from harness.interpreter import IS_PYPY  # noqa: F401
-from harness.modules import PACKAGE
+from harness.modules import PACKAGE, ROOT
 from hypothesis import Phase, settings
 
-MODULE = "aserve.processes.fleet.decide"
-PATH = PACKAGE / "processes/fleet/decide.py"
-TESTS = tuple(f"processes.fleet.test_decide{of}" for of in ("", "_molds", "_limits", "_silent", "_histories"))
+# A module of each room.
+MODULES = (
+    "core/growth", "settings/crontab", "rpc/packets", "wsgi/head", "protocols/chunked", "proxies/forwarded", "connections/data_rate",
+    "features/http2/turns", "processes/fleet/decide", "compat/routes/conditions",
+)  # fmt: skip
+# Of each module, spread over the whole file; numbers name others.
+MOST = 40
 
 TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -93,53 +95,66 @@ def mutants(tree: ast.Module) -> Iterator[str]:
                 setattr(parent, name, before)
 
 
-def is_caught(tree: ast.Module) -> bool:
-    """Whether a test fails with this mutant; they run in a process of their own."""
+class Mutant(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports a tree in place of a module."""
+
+    def __init__(self, module: str, tree: ast.Module) -> None:
+        self._name, self._path, self._tree = f"aserve.{module.replace('/', '.')}", PACKAGE / f"{module}.py", tree
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
+        """See MetaPathFinder."""
+        return importlib.util.spec_from_file_location(name, self._path, loader=self) if name == self._name else None
+
+    def create_module(self, spec: object) -> None:
+        """See Loader: the usual one."""
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """See Loader."""
+        exec(compile(ast.fix_missing_locations(self._tree), str(self._path), "exec"), module.__dict__)
+
+
+def is_caught(module: str, tree: ast.Module) -> bool:
+    """Whether a test fails with this mutant; the tests run in a process of their own."""
     pid = os.fork()
     if pid == 0:
         status = 99
         try:
-            status = run_tests(tree)
+            status = run_tests(module, tree)
         finally:
             os._exit(status)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0
 
 
-def run_tests(tree: ast.Module) -> int:
-    """Run the tests with this module, without pytest, which would take longer than they do; return the exit status."""
-    module = types.ModuleType(MODULE)
-    module.__package__, module.__file__ = MODULE.rpartition(".")[0], str(PATH)
-    sys.modules[MODULE] = module
-    exec(compile(ast.fix_missing_locations(tree), str(PATH), "exec"), module.__dict__)
+def run_tests(module: str, tree: ast.Module) -> int:
+    """Run the tests of a module with this tree; return the exit status."""
+    sys.meta_path.insert(0, Mutant(module, tree))
     examples.EXAMPLES = settings(examples.EXAMPLES, phases=[Phase.generate])  # the first that fails is enough
+    folder, _, name = module.rpartition("/")
+    files = [str(path) for path in (ROOT / "tests" / folder).glob(f"test_{name}*.py")]
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        try:
-            for name in TESTS:
-                for test in [each for each in vars(importlib.import_module(name)).items() if each[0][:5] == "test_"]:
-                    run_test(test[1])
-        except BaseException:  # whatever it is
-            return 1
-    return 0
+        return pytest.main(["-qx", "--assert=plain", "-p", "no:cacheprovider", "--timeout=30", *files])
 
 
-def run_test(test: Any) -> None:
-    """Run one test, with each row of its parameters; those of one name are all that there are."""
-    (mark,) = [each for each in getattr(test, "pytestmark", []) if each.name == "parametrize"] or [None]
-    for value in mark.args[1] if mark is not None else [None]:
-        test(**({mark.args[0]: value} if mark is not None else {}))
+def survivors(module: str, wanted: Sequence[int]) -> int:
+    """Try mutants of a module; print the survivors, and return how many there are."""
+    tree = ast.parse((PACKAGE / f"{module}.py").read_text())
+    assert is_caught(module, ast.Module([], [])) and not is_caught(module, tree), f"the tests of {module} fail anyway"
+    step, tried, left = max(-(-sum(1 for _ in mutants(tree)) // MOST), 1), 0, 0
+    for number, what in enumerate(mutants(tree)):
+        if number in wanted or (not wanted and number % step == 0):
+            tried += 1
+            if not is_caught(module, tree):
+                left += 1
+                print(f"{number:4d}  survives  {module}: {what}", flush=True)
+    print(f"{module}: {tried} mutants, {tried - left} caught", flush=True)
+    return left
 
 
 def main(arguments: list[str]) -> int:
-    """Try them; print those that survive, and how many were caught."""
-    tree, wanted, caught = ast.parse(PATH.read_text()), {int(each) for each in arguments}, []
-    assert is_caught(ast.Module([], [])) and not is_caught(tree), "the tests do not pass as it is"
-    for number, what in enumerate(mutants(tree)):
-        if not wanted or number in wanted:
-            caught.append(is_caught(tree))
-            if not caught[-1]:
-                print(f"{number:4d}  survives  {what}", flush=True)
-    print(f"{len(caught)} mutants, {sum(caught)} caught")
-    return 0 if all(caught) else 1
+    """Try the named modules, or all."""
+    numbers = [int(each) for each in arguments if each.isdigit()]
+    named = [each for each in arguments if not each.isdigit()]
+    return 1 if sum([survivors(module, numbers) for module in named or MODULES]) else 0
 
 
 if __name__ == "__main__":
