@@ -16,8 +16,7 @@ from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any, TextIO
 
-from ..connections.lane.availability import why_unavailable
-from ..connections.lane.native import MAX_TAIL_BYTES
+from ..connections.lane.availability import why_python, why_unavailable
 from ..core.errors import BindError
 from ..extension import ListenerContext
 from ..features import Config, extensions_of
@@ -148,16 +147,10 @@ def _why_python(config: Config) -> list[str]:
     flags, extensions, reasons = {one.name: one.flag for one in config.rows()}, extensions_of(config), []
     fields = CommonFields(config.server_name, fields=extensions.fields(is_tls=False))
     for bind in map(parse_bind, config.bind):
-        by_engine = {
-            why_unavailable(bind, config, peers): True,
-            "--native off": config.native == "off",
-            "--threads 0": not config.threads,
-            "--log-level debug": config.log_level == "debug",
-            "--add-field": len(fields.octets) > MAX_TAIL_BYTES,
-        }
+        reason = why_unavailable(bind, config, peers) or why_python(config, fields.octets)
+        reason = reason or ("--log-level debug" if config.log_level == "debug" else "")
         listener: Any = SimpleNamespace(bind=bind, url=str(bind))
         context = ListenerContext(listener, fields, lambda connection: False)
-        reason = next((one for one, is_so in by_engine.items() if one and is_so), "")
         reasons.append(reason or flags.get(extensions.wanting_python(context), ""))
     return reasons
 

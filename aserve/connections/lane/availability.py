@@ -1,8 +1,8 @@
 """Which connections can use the lane, and which setting keeps the others from the lane.
 
-Owns:     `is_available`; `why_unavailable`, whose reasons the start names.
+Owns:     `is_available`; `why_unavailable` and `why_python`, whose reasons the start names.
 Thread:   the main thread, before a server listens.
-Not here: which requests of the lane C serves (plain.py, native.py); docs/design.md, "Which way a request takes", has both as a table.
+Not here: which requests of the lane C serves (plain.py); docs/design.md, "Which way a request takes", has both as a table.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ from ...tls.sessions import why_no_library
 from ..listeners import Listener
 from ..service import Service
 from .lane_memory import CODES
+
+MAX_TAIL_BYTES = (
+    1024  # of the end of a head: native/request.h; only --server-name and fields of extensions make a tail longer
+)
 
 
 def is_available(listener: Listener, service: Service) -> bool:
@@ -35,5 +39,15 @@ def why_unavailable(bind: Any, config: Any, peers: Any) -> str:
         f"--body {config.body}": config.body != "buffer",  # a live body is not complete when its request begins
         "the PROXY protocol": bind.is_proxied,
         "--trusted-proxies": peers is not None and needs_identity(bind, peers),
+    }
+    return next((reason for reason, is_so in by_reason.items() if is_so), "")
+
+
+def why_python(config: Any, common_octets: bytes) -> str:
+    """Return the setting that leaves all requests of the lane to Python; empty: none does. `common_octets`: the fields of each response."""
+    by_reason = {
+        "--native off": config.native == "off",
+        "--threads 0": not config.threads,
+        "--add-field": len(common_octets) > MAX_TAIL_BYTES,
     }
     return next((reason for reason, is_so in by_reason.items() if is_so), "")

@@ -32,6 +32,7 @@ from ...wsgi.deadlines import Deadlines, GuardedResponse, Run
 from ...wsgi.environ import Environ
 from ..connection import LOST, Connection
 from ..service import Service
+from .availability import why_python
 from .plain import Plain, new_plain
 from .seam import EngineParts, PlainState, ServiceParts
 from .wire_fast import FastWire
@@ -47,9 +48,6 @@ except ImportError:  # PyPy, a CPython without a GIL, a wheel for every CPython
 logger = logging.getLogger("aserve")
 
 WHOLE: int = lib.LANE_WHOLE
-MAX_TAIL_BYTES = (
-    1024  # octets of the end of a head: native/request.h; only --server-name and fields of extensions make it longer
-)
 _FUNCTIONS = {
     "poll": "lane_poll",
     "reply": "lane_reply",
@@ -77,12 +75,10 @@ def running(arrived_before: float = math.inf) -> dict[int, Exchange]:
 
 def new_native(lane: Any, executor: Executor) -> Native | None:
     """Return the Native that serves plain requests of a lane in C; None: Python serves them."""
-    service = lane.services[0]
-    if _native is None or service.config.native == "off":
+    if _native is None or any(why_python(each.config, each.common_fields.octets) for each in lane.services):
         return None
     plains = [new_plain(each) for each in lane.services]
-    has_room = all(len(each.common_fields.octets) <= MAX_TAIL_BYTES for each in lane.services)
-    return Native(lane, executor, plains) if any(plains) and has_room else None
+    return Native(lane, executor, plains) if any(plains) else None
 
 
 def _parts_of(service: Service, plain: Plain | None, form: ResponseForm) -> ServiceParts:

@@ -21,8 +21,6 @@ from ...wsgi.request_id import RequestId
 from ...wsgi.rpc_calls import RPCCalls
 from ..service import Service
 
-MAX_ID_FIELD_BYTES = 1024  # of the name of the field with a request's id: native/request.h has room for this much
-
 
 def new_plain(service: Service) -> Plain | None:
     """Return C's parameters of a listener; None: Python serves all its requests."""
@@ -38,15 +36,12 @@ def _stand_in(service: Service) -> Plain | None:
     if not all(step.is_done_in_c for step in service.gateway.before):
         return None
     before: dict[type, Any] = {type(one): one for one in service.gateway.before}
-    naming: RequestId | None = before.get(RequestId)
-    if naming is not None and len(naming.beginning) > MAX_ID_FIELD_BYTES:
-        return None
     app: WSGIApp | None = service.gateway.app
     if service.deadlines is not None:
         app = service.deadlines.untimed(service.gateway.app)
     # With --reload the environ has a mark if a proxy's fields came: Python makes it (`marking` of proxies/forwarded.py).
     trusting = None if service.config.reload else before.get(TrustedProxies)
-    return Plain(service, app, naming, trusting, before.get(RPCCalls)) if app is not None else None
+    return Plain(service, app, before.get(RequestId), trusting, before.get(RPCCalls)) if app is not None else None
 
 
 class Plain:
