@@ -55,5 +55,7 @@ def running() -> Iterator[str]:
     patterns = [f"{UNITS}/*/control", *([f"{own}/aserve/*/control", f"{own}/aserve-*.control"] if own else [])]
     for path in sorted(path for pattern in patterns for path in glob.glob(pattern)):
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as sock:
-            sock.connect(path)
+            sock.setblocking(False)
+            with contextlib.suppress(BlockingIOError):  # a full queue: a server that hangs listens, too
+                sock.connect(path)
             yield path
