@@ -15,8 +15,8 @@ TOO_DEEP = "it is nested too deeply"
 
 
 def read_json(text: str | bytes | bytearray, **options: Any) -> Any:
-    """Parse a text; `options` go to `json.loads`.
-    Parse a text; `options` are those of `json.loads`.
+    """
+    Parse a text; `options` go to `json.loads`.
 
     Raises:
         ValueError: not JSON, or nested more deeply than Python's recursion limit allows.

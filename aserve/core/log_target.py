@@ -137,8 +137,8 @@ def _octets_of(lines: str, is_behind_torn: bool, encoding: str) -> bytes:
 
 
 def _put(fd: int, octets: bytes) -> tuple[int, int, str]:
-    """Write until there is no room; return the octets written, the octets of the last write(2), and why no more were.
-    Write until there is no room; return the octets written, those of the last write(2), and why no more were.
+    """
+    Write until there is no room; return the octets written, the octets of the last write(2), and why no more were.
 
     Raises:
         OSError: nothing was written.

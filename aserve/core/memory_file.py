@@ -21,8 +21,8 @@ KEPT: dict[str, int] = {}
 
 
 def open_memory_file(name: str) -> int:
-    """Return the descriptor of a new, empty file, closed to other users; the name shows in /proc.
-    Return the descriptor of a new, empty file, which no other user can open; the name shows in /proc.
+    """
+    Return the descriptor of a new, empty file, closed to other users; the name shows in /proc.
 
     The kernel frees the file with the last descriptor. A disk is used only without memfd_create(2) and /dev/shm.
 

@@ -50,7 +50,7 @@ def looks_like(octets: bytes, position: int = 0) -> str:
 
 
 def known_request(octets: bytes, position: int = 0) -> Exchange | None:
-    """Return a request made of the request line; None: the line is incomplete or malformed.
+    """
     Return a request made of the request line; None: the line is incomplete or malformed.
 
     The path is not decoded: the fault may be an escape in the path.

@@ -246,8 +246,8 @@ def _goes_on(count: int, node: Node | None, rules: Rules) -> bool:
 
 
 def parse_node(text: str) -> Node:
-    """Parse an address with or without a port; IPv6 needs brackets only before a port.
-    Parse an address with or without a port; IPv6 needs its brackets only before a port.
+    """
+    Parse an address with or without a port; IPv6 needs brackets only before a port.
 
     Raises:
         ValueError: not an address.

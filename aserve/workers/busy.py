@@ -26,8 +26,8 @@ class Busy:
         self.seconds = 0.0  # spent in requests by threads in a slot of --threads, in all; never falls
 
     def look(self, now: float, busy: int, compensated: int, counted_seconds: float | None = None) -> None:
-        """Record the count of busy and of compensated threads; called once a second.
-        Record how many threads are busy and how many compensated; called once a second.
+        """
+        Record the count of busy and of compensated threads; called once a second.
 
         `counted_seconds`: seconds of threads in requests, running ones included; None: not known.
         """

@@ -436,13 +436,10 @@ class TimedIterable:
         """Close the app's iterable, if it can be closed."""
         run = self._run
         try:
-            close = getattr(self._iterable, "close", None)
-            if close is None:
-                return
             if run.is_written_off:
-                close()
+                close(self._iterable)
             else:
-                run.call(close)
+                run.call(close, self._iterable)
         finally:
             run.end()
 

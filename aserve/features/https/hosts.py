@@ -85,7 +85,7 @@ class SharingHosts:
 
     @contextlib.contextmanager
     def turn(self, name: str) -> Iterator[bool]:
-        """Yield whether this host may order the name now: no other does, and none has failed lately.
+        """
         Yield whether this host may order the name now: no other does, and none has failed lately.
 
         Raises:
