@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from ..compat.moving.lines import is_check, split_line
 from ..core.near_names import near_names
+from ..core.patterns import lazy_pattern
 from ..features import SETTINGS
 from ..lifecycle.misnamed import TO_SERVE
 from ..settings import SWITCH, ConfigError
@@ -22,6 +23,10 @@ from .host_and_port import take_host_and_port
 
 # gunicorn's, which many users know by heart.
 SHORT_FLAGS = {"bind": ("-b",), "workers": ("-w",), "request_seconds": ("-t",)}
+# By the command of a server from which no settings are read, the page about it.
+COMMANDS = {
+    "waitress-serve": "moving-from-waitress", "mod_wsgi-express": "moving-from-mod_wsgi", "granian": "moving-from-granian", "uvicorn": "moving-from-granian",
+}  # fmt: skip
 SHELLS = ("bash", "zsh", "fish", "tcsh")  # that can complete flags; see completion.py
 TASKS = """\
 Serve a WSGI app over HTTP/1.1 and HTTP/2, with TLS or without, or over uwsgi.
@@ -55,6 +60,7 @@ file.  Sizes may end in K, M or G (powers of 1024), times in ms, s, m or h."""
 
 # difflib's ratio. At its own 0.6, "port" is near --spooler; each flag with one letter too many or too few is above this.
 NEAR = 0.78
+_FLAG = lazy_pattern(r"-[^\s\d][^\s]*\Z")  # and no value, to argparse
 
 
 class _Parser(argparse.ArgumentParser):
@@ -71,13 +77,17 @@ def parse_args(argv: Sequence[str], environ: Mapping[str, str] | None = None) ->
     """
     parser = build_parser()
     ours, line = split_line(argv, parser.parse_known_args)
-    args, unknown = parser.parse_known_args(_join_parts(ours))
-    if unknown:
-        flags = [word for word in unknown if word.startswith("-")]  # what stands between them may be their values
-        raise ConfigError(
-            "\n".join(dict.fromkeys(_explain_unknown(word, parser, vars(args)) for word in flags or unknown[:1]))
-        )
+    words, lacking = _without_lacking(_join_parts(ours), parser)
+    args, unknown = parser.parse_known_args(words)
     given = vars(args)
+    flags = [word for word in unknown if word.startswith("-")]  # what stands between them may be their values
+    told = [
+        *_explain_server(given.get("app", "")),
+        *(_explain_unknown(word, parser, given) for word in flags),
+        *lacking,
+    ]
+    if told or unknown:
+        raise ConfigError("\n".join(dict.fromkeys(told or [_explain_unknown(unknown[0], parser, given)])))
     take_host_and_port(given, environ or {})
     return {**given, **line, **({"check": True} if is_check(line) else {})}
 
@@ -91,6 +101,25 @@ def _join_parts(argv: Sequence[str]) -> list[str]:
         if lacks is not None and lacks(first) and not second.startswith("-"):
             words[index + 1 : index + 3] = [f"{first} {second}"]
     return words
+
+
+def _without_lacking(words: Sequence[str], parser: argparse.ArgumentParser) -> tuple[list[str], list[str]]:
+    """Return the words without flags whose value is missing, and a line about each: argparse ends with the first, and hides the words behind it."""
+    kept, lines = [], []
+    for word, following in zip(words, [*words[1:], "--"]):
+        name, has_value, _ = word.partition("=")
+        action = parser._option_string_actions.get(name)
+        if action is None and has_value and _FLAG.match(name):
+            kept.append(name)  # argparse takes an unknown flag with a space in its value for the app
+        elif action is None or action.nargs is not None or has_value or not _FLAG.match(following.partition("=")[0]):
+            kept.append(word)
+        else:
+            from ..compat.moving.foreign_flags import explain_flag  # tables, needed only for mistakes
+
+            there = explain_flag(word)  # a switch of another server
+            instead = there if there.startswith(f"give {word} ") else f"give {word} {action.metavar or 'NAME'}"
+            lines.append(f"flag {word} has no value; {instead}")
+    return kept, lines
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -143,6 +172,11 @@ def build_parser() -> argparse.ArgumentParser:
 def _formatter(prog: str) -> argparse.HelpFormatter:
     width = min(shutil.get_terminal_size().columns, 100) - 2
     return argparse.RawDescriptionHelpFormatter(prog, max_help_position=28, width=width)
+
+
+def _explain_server(app: str) -> list[str]:
+    page = COMMANDS.get(app)
+    return [f"aserve takes the place of {app}: leave its command out; see aserve docs {page}"] if page else []
 
 
 def _explain_unknown(argument: str, parser: argparse.ArgumentParser, given: Mapping[str, object]) -> str:

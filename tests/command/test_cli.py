@@ -181,7 +181,7 @@ def test_every_flag_that_is_named_exists():
         (["--thread", "3"], "unknown flag --thread; did you mean --threads?"),
         (["--thread=3"], "unknown flag --thread; did you mean --threads?"),
         (["--xyzzy"], "unknown flag --xyzzy; see aserve --help"),
-        (["--threads"], "argument --threads: expected one argument; see aserve --help"),
+        (["--threads"], "flag --threads has no value; give --threads N"),
         (["a", "b"], "unexpected argument 'b': one APP, then flags; see aserve --help"),
         (["--threads", "x"], "--threads: 'x' is not a whole number; accepted: "),
         (["--bind", "x"], "--bind: 'x' has no port; "),

@@ -38,7 +38,9 @@ def test_what_was_given():
             "--timeout=3",
             "with one thread --request-timeout ends a request that takes longer; with several threads --hang-t",
         ),
-        ("--threads", "expected one argument; see aserve --help"),
+        ("--threads", "flag --threads has no value; give --threads N$"),
+        ("-c", "flag -c has no value; give -c FILE$"),
+        ("--print-completion", "flag --print-completion has no value; give --print-completion NAME$"),
     ],
 )
 def test_mistakes(argument, said):
@@ -65,6 +67,43 @@ def test_all_unknown_flags_at_once():
         ("unknown flag --unix-socket-perms", "give --unix-"),
         ("unknown flag --call", "call it in t"),
     ]
+
+
+def test_a_switch_of_another_server_hides_no_other_word():
+    """A flag that needs a value here, and a value with spaces, are told with all unknown flags."""
+    switches = [
+        "--access-log",
+        "--setenv",
+        "A",
+        "B",
+        "--workers",
+        "--trusted-proxy-headers=x-forwarded-for x-forwarded-proto",
+        "-k",
+        "a",
+    ]
+    with pytest.raises(ConfigError) as caught:
+        parse_args(["a:b", *switches])
+    assert [line.partition(",")[0] for line in str(caught.value).splitlines()] == [
+        "unknown flag --setenv; give --env NAME=VALUE",
+        "unknown flag --trusted-proxy-headers; give --forwarded-fields",
+        "unknown flag -k; gunicorn has it",
+        "flag --access-log has no value; give --access-log -",
+        "flag --workers has no value; give --workers N|auto",
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["waitress-serve a:b", "mod_wsgi-express start-server a.wsgi", "granian a:b", "uvicorn", "granian --workers"],
+)
+def test_the_command_of_a_server_whose_line_is_not_read(line):
+    """The error says that the word goes, and names the page."""
+    word = line.partition(" ")[0]
+    with pytest.raises(
+        ConfigError, match=f"aserve takes the place of {word}: leave its command out; see aserve docs moving-"
+    ):
+        parse_args(line.split())
+    assert parse_args(["--user", word, "a:b"]) == {"user": word, "app": "a:b"}
 
 
 def test_help(monkeypatch):

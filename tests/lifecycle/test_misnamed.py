@@ -34,6 +34,15 @@ def test_behind_the_standard_library(folder, spec):
     assert load_app("json.py:app").__name__ == "app"
 
 
+@pytest.mark.parametrize("name", ["shop.wsgi", "shop-wsgi"])
+def test_a_file_that_is_named_without_its_folder(folder, name):
+    """Other servers find a file by its name alone; the error says how to write a file here."""
+    (folder / name).write_text(APP)
+    with pytest.raises(LoadError, match=f"; write ./{name} for the file$"):
+        load_app(f"{name}:app")
+    assert load_app(f"./{name}:app").__name__ == "app"
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
