@@ -138,7 +138,7 @@ def test_a_pattern_alone(text, lacks):
         ("rpc f $1", "$1 stands for a group"),
         ("^/x rpc f $1", "$1 stands for a group"),
         ("^/(x) rpc f $2", "$2 stands for a group"),
-        ("rpc f ${cookie[a]}", "${cookie[a]} is no variable"),
+        ("rpc f ${hex[a]}", "${hex[a]} is no variable"),
         ("rpc f ${wsgi.input}", "is no variable"),
         ("rpc f " + "a " * 255, "255 arguments; a function takes 254"),
     ],

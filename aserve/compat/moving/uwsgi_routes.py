@@ -153,6 +153,8 @@ def _read(draft: Draft, given: Given, later: Iterable[Given]) -> tuple[str, str]
     if given.key[:5] != "route" or kind not in ("", "run", "label", *CONDITIONS):
         raise ValueError("`--route` has no such condition")
     pattern, name, argument = _action_of(given)
+    if kind.startswith("if") and pattern.startswith("lord:"):
+        raise ValueError("there are no legions here: let the balancer choose the host")
     name = SAME.get(name, name) if name not in ("return", "break-with-status") or _STATUS.match(argument) else ""
     if name not in (*ACTIONS, "label"):
         raise ValueError(f"`--route` has the actions {', '.join(ACTIONS)}")

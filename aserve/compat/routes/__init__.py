@@ -36,7 +36,7 @@ from ...wsgi.environ import Environ, build_bodyless_environ
 from ...wsgi.gateway import Before, Reply
 from ...wsgi.head import Headers
 from ...wsgi.response import CommonFields, Response, error_response
-from .arguments import Piece, compile_argument, fill
+from .arguments import Pair, Piece, compile_argument, fill
 from .changes import set_variable
 from .conditions import Condition, compile_condition
 from .guards import GUARDS, Guard, compile_guard
@@ -136,7 +136,7 @@ def _compile(text: str) -> Route:
         raise _route_error(text, str(fault)) from None
     if len(arguments) > rpc.MAX_ARGUMENTS:
         raise _route_error(text, f"it has {len(arguments)} arguments; a function takes {rpc.MAX_ARGUMENTS}")
-    has_variables = any(isinstance(piece, str) for pieces in arguments for piece in pieces)
+    has_variables = any(isinstance(piece, (str, Pair)) for pieces in arguments for piece in pieces)
     needs_environ = condition is not None or has_variables
     return Route(text, pattern, name, function[1].encode(), arguments, needs_environ, None, condition)
 

@@ -9,21 +9,41 @@ Not here: splitting a route into its parts (__init__.py), what an action does wi
 from __future__ import annotations
 
 import re
-from typing import Union
+from typing import NamedTuple, Union
 
 from ...core.patterns import lazy_pattern
 from ...wsgi.environ import Environ
 
-# A piece of an argument: octets, the name of a variable, or the number of a group.
-Piece = Union[bytes, str, int]
+
+class Pair(NamedTuple):
+    """The value of a name in a variable of several, such as ${cookie[NAME]}."""
+
+    variable: str
+    separator: str
+    name: str
+
+    def find(self, environ: Environ) -> str:
+        """Return the first value that is not empty, as uWSGI does."""
+        text: str = environ.get(self.variable, "")
+        for part in text.split(self.separator):
+            name, _, value = (part.strip(" \t\v\f") if self.separator == ";" else part).partition("=")
+            if name == self.name and value:
+                return value
+        return ""
+
+
+# A piece of an argument: octets, the name of a variable, a name in it, or the number of a group.
+Piece = Union[bytes, str, Pair, int]
 
 _PLACEHOLDER = lazy_pattern(r"\$(?:\{([^}]*)\}|([1-9]))")
 _VARIABLE = lazy_pattern(r"[A-Z][A-Z0-9_]*")
+_PAIR = lazy_pattern(r"(cookie|qs)\[([^$]*)\]")
+_OF_PAIRS = {"cookie": ("HTTP_COOKIE", ";"), "qs": ("QUERY_STRING", "&")}
 
 
 def compile_argument(word: str, pattern: re.Pattern[str] | None) -> tuple[Piece, ...]:
     """
-    Return the pieces of an argument with ${NAME} and $1 to $9.
+    Return the pieces of an argument with ${NAME}, ${cookie[NAME]}, ${qs[NAME]}, and $1 to $9.
 
     Raises:
         ValueError: it names a group that the pattern lacks, or what is no variable.
@@ -35,6 +55,9 @@ def compile_argument(word: str, pattern: re.Pattern[str] | None) -> tuple[Piece,
         position = found.end()
         variable, group = found[1], found[2]
         if group is None:
+            if pair := _PAIR.fullmatch(variable):
+                pieces.append(Pair(*_OF_PAIRS[pair[1]], pair[2]))
+                continue
             if not _VARIABLE.fullmatch(variable):
                 raise ValueError(f"${{{variable}}} is no variable of the environ, such as ${{REQUEST_URI}}")
             pieces.append(variable)
@@ -70,5 +93,5 @@ def fill(pieces: tuple[Piece, ...], environ: Environ | None, match: re.Match[str
             octets += (match[piece] or "").encode("latin-1")
         else:
             assert environ is not None
-            octets += environ.get(piece, "").encode("latin-1")
+            octets += (piece.find(environ) if isinstance(piece, Pair) else environ.get(piece, "")).encode("latin-1")
     return octets

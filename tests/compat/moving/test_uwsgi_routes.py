@@ -80,7 +80,7 @@ def test_what_is_obeyed(load, lines, routes):
         ("route-run = radius:realm=R,server=1.2.3.4:1812,secret=s3cret", None),
         ("route-status = 200 break:403", None),
         ("route-if = ipv4in:${REMOTE_ADDR};s3cret redirect:/", None),
-        ("route-if = equal:${cookie[s3cret]};1 break:403", None),
+        ("route-if = equal:${time[s3cret]};1 break:403", None),
         ("route-if = regexp:${HTTP_HOST};[s3cret break:403", None),
         ("route-host = ^[[:alnum:]]+$ break:403", None),
         ("route = host:s3cret break:403", None),
@@ -130,6 +130,14 @@ def test_what_cannot_be_obeyed(load, lines, obeyed):
         Origin(draft).check_guards("refuse")
     Origin(draft).check_guards("warn")
     assert SECRET not in f"{caught.value}{draft.notes}{as_toml(draft)}"
+
+
+def test_a_route_of_legions_names_the_way(load):
+    """A condition that asks whether this host leads is refused, and the error says who chooses instead."""
+    with pytest.raises(
+        ConfigError, match="there are no legions here: let the balancer choose the host; have the front"
+    ):
+        Origin(load("route-if-not = lord:shop break:503")).check_guards("refuse")
 
 
 def test_each_guard_is_named(load):

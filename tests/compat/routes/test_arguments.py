@@ -19,7 +19,24 @@ def test_filling():
 
 
 @pytest.mark.parametrize(
-    ("word", "text"), [("$3", "a group that"), ("${x}", "no variable"), ("${A[b]}", "no variable")]
+    ("word", "filled"),
+    [
+        ("${cookie[sid]}", b"7=8"),
+        ("${cookie[b]}${cookie[SID]}${cookie[]}", b""),
+        ("${qs[a]},${qs[ c]},${qs[n]}", b"1,\xff,"),
+        ("${qs[x[y]]}", b"2"),
+    ],
+)
+def test_a_name_in_a_variable_of_several(word, filled):
+    """As in uWSGI the first value counts that is not empty; spaces go around cookies alone."""
+    environ = {"HTTP_COOKIE": "xsid=1; sid=;  sid=7=8 ;sid=9;; b; a=b", "QUERY_STRING": "n&a=&a=1& c=\xff&x[y]=2"}
+    assert fill(compile_argument(word, None), environ, None) == filled
+    assert fill(compile_argument(word, None), {}, None).strip(b",") == b""
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [("${cookie[$1]}", "no variable"), ("$3", "a group that"), ("${x}", "no variable"), ("${A[b]}", "no variable")],
 )
 def test_what_is_no_argument(word, text):
     """The error says why."""
