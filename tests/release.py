@@ -226,7 +226,14 @@ def cross_wheels(scratch: pathlib.Path, targets: Mapping[str, str]) -> list[path
     compiler.chmod(0o755)
     for target, tag in targets.items():
         # A compiler's cache is of one HOME.
-        env = ("env", f"CC={compiler}", f"ZIG_TARGET={target}", f"HOME={scratch}", "ASERVE_BUILD_NATIVE=off")
+        env = (
+            "env",
+            f"CC={compiler}",
+            f"LDSHARED={compiler} -shared",
+            f"ZIG_TARGET={target}",
+            f"HOME={scratch}",
+            "ASERVE_BUILD_NATIVE=off",
+        )
         plat = f"--config-settings=--build-option=--plat-name={tag}"
         options = ("--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", scratch)
         run(*env, folder / "pip", "wheel", *options, plat, only("*.tar.gz"))
