@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import pathlib
 import re
+import runpy
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,58 +44,9 @@ html_extra_path = ["site_root"]  # the site's first address leads to the index
 html_show_sphinx = False
 html_copy_source = False
 
-# What people type, which is often no word of the page's title. Of a page named here the search shows the first line first (site_static/search.js).
-SEARCHED = {
-    "docs/apache": ("apache", "httpd"),
-    "docs/added-fields": ("cors", "hsts", "security headers"),
-    "docs/attached": ("background tasks", "celery", "cron"),
-    "docs/balancers": ("load balancer", "haproxy"),
-    "docs/command": ("port", "host", "bind", "listen", "sigterm", "exit status", "environment variables", "shutdown"),
-    "docs/containers": ("docker", "podman", "dockerfile", "kubernetes", "heroku"),
-    "docs/databases": ("database", "connection pool"),
-    "docs/deadlines": ("harakiri",),
-    "docs/deploy": ("deploy", "production", "root"),
-    "docs/development": ("reload on save", "debugger", "auto reload"),
-    "docs/embedding": ("asyncio", "fastapi"),
-    "docs/faq": ("gevent", "server sent events", "worker timeout"),
-    "docs/files": ("static files", "gzip", "compression", "mount", "prefix", "subpath", "wsgi.file_wrapper"),
-    "docs/frameworks": ("django", "flask", "pyramid", "django_settings_module", "settings of the app"),
-    "docs/health": ("health check", "healthcheck", "liveness", "readiness"),
-    "docs/http": ("http2", "http/2", "http3"),
-    "docs/letsencrypt": ("letsencrypt", "let's encrypt", "certbot", "acme", "redirect"),
-    "docs/limits": ("limit", "413", "431", "request entity too large", "upload size", "body size"),
-    "docs/logging": ("json log", "access log", "logrotate", "log", "request id"),
-    "docs/metrics": ("prometheus", "grafana", "statsd"),
-    "docs/moving-from-emperor": ("emperor",),
-    "docs/moving-from-granian": ("granian", "uvicorn"),
-    "docs/moving-from-gunicorn": ("gunicorn",),
-    "docs/moving-from-uwsgi": ("uwsgi.ini",),
-    "docs/nginx": ("nginx", "permission denied", "script_name"),
-    "docs/proxies": ("x-forwarded-for", "trusted proxies", "caddy", "traefik", "cloudflare", "client ip"),
-    "docs/several-sites": ("several sites", "virtual host", "domains"),
-    "docs/sizing": ("how many workers", "threads"),
-    "docs/slow": ("slow", "latency", "response time"),
-    "docs/slow-clients": ("upload", "large body", "streaming"),
-    "docs/start": ("tutorial", "install", "virtualenv"),
-    "docs/systemd": ("systemd", "systemctl"),
-    "docs/timeouts": ("timeout", "timeouts"),
-    "docs/tls": ("https", "certificate", "ssl", "self signed"),
-    "docs/trouble": (
-        "502",
-        "503",
-        "hangs",
-        "400",
-        "500",
-        "504",
-        "bad request",
-        "memory leak",
-        "address already in use",
-        "does not start",
-    ),
-    "docs/upgrades": ("zero downtime", "reload", "symlink", "graceful restart"),
-    "docs/websockets": ("websocket", "socket.io", "socketio"),
-    "docs/workers": ("workers", "worker", "processes", "sighup", "max-requests"),
-}
+# The words of `aserve docs`: of a page named here the search shows the first line first (site_static/search.js).
+words = runpy.run_path(str(table.parent.parent / "command/searched.py"))["SEARCHED"]
+SEARCHED = {f"docs/{name}": phrases for name, phrases in words.items()}
 
 LINK = re.compile(r"^- \[([^]]+)\]\(([\w./-]+)\.md\)", re.M)
 FILE_NAME = re.compile(r"\[[\w-]+\.md\](?=\([\w./-]+\.md(?:#[\w-]+)?\))")

@@ -15,9 +15,9 @@ import urllib.parse
 from collections.abc import Iterator
 
 import pytest
-from harness.benchmarks import load_module
 from harness.browser import browsing, needs_chromium
 from harness.interpreter import ONCE
+from harness.questions import QUESTIONS
 
 ROOT = pathlib.Path(__file__).parent.parent
 HAS_SPHINX = all(map(importlib.util.find_spec, ("sphinx", "myst_parser", "furo")))
@@ -33,22 +33,6 @@ WORDS = {
     "nginx": "nginx", "timeout": "timeouts", "workers": "workers", "port": "command", "json log": "logging", "http2": "http",
     "letsencrypt": "letsencrypt", "docker": "containers", "systemd": "systemd", "gunicorn": "moving-from-gunicorn", "502": "trouble", "slow": "slow",
     "django": "frameworks", "https": "tls", "prometheus": "metrics", "websocket": "websockets",
-}  # fmt: skip
-# As people type them, and the pages that answer.
-QUESTIONS = {
-    "502 bad gateway": "trouble faq", "DJANGO_SETTINGS_MODULE": "frameworks", "upload size": "limits slow-clients",
-    "413 request entity too large": "limits", "worker timeout": "faq deadlines timeouts", "port 80 non-root": "faq deploy command",
-    "SCRIPT_NAME": "nginx files proxies", "mount app under prefix": "files", "address already in use": "trouble command",
-    "reload without dropping requests": "upgrades faq", "zero downtime deploy": "upgrades", "400 bad request": "trouble",
-    "json access log": "logging", "request id": "logging", "environment variables": "command frameworks", "how many workers": "sizing faq",
-    "gevent": "faq moving-from-gunicorn", "django static files": "files frameworks", "X-Forwarded-For": "proxies",
-    "client ip behind proxy": "proxies faq", "let's encrypt": "letsencrypt", "redirect http to https": "letsencrypt",
-    "self signed certificate": "tls", "flask-socketio": "websockets", "memory leak": "trouble faq workers",
-    "harakiri": "deadlines moving-from-uwsgi", "max requests": "workers", "graceful shutdown": "command upgrades",
-    "kubernetes liveness probe": "health containers", "multiple domains": "several-sites letsencrypt", "auto reload on code change": "development",
-    "server sent events": "faq", "slow requests": "slow logging", "app hangs": "trouble slow faq",
-    "postgres connection after fork": "databases preload", "celery": "attached two-workers", "cron": "attached",
-    "hsts": "added-fields letsencrypt", "gzip": "files", "unix socket permission denied": "nginx trouble",
 }  # fmt: skip
 INTERNAL = re.compile("/(benchmarks|cparsers|native|tests)/|/docs/(design|conformance|threads|release)[.]")
 THREE = "[...document.querySelectorAll('#search-results li a')].slice(0, 3).map(link => link.href)"
@@ -141,11 +125,3 @@ def test_a_page(site, tmp_path, width):
         assert [error for error in page.errors if "Failed to load resource" not in error] == []  # no icon
         page.show(f"{address}/docs/preload.html", width=width)
         page.wait_for("(document.querySelector('h1') || {}).innerText?.includes('--preload')")
-
-
-def test_words_of_the_search_are_of_pages(site):
-    """Each page that docs/conf.py has words for is there."""
-    conf = load_module(ROOT / "docs/conf.py")
-    assert {name for name in conf.SEARCHED if not (site / f"{name}.html").exists()} == set()
-    words = [word for words in conf.SEARCHED.values() for word in words]
-    assert len(words) == len({*words})

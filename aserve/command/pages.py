@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 
 from ..settings import ConfigError
+from .searched import SEARCHED
 
 # Each message and help text names a page by the command that prints it; make_settings.py and make_moving.py make links of these names.
 NAMED = re.compile(r"`?aserve docs ([a-z][\w-]*)`?")
@@ -68,21 +69,23 @@ def _list(index: str) -> str:
 
 
 def _search(pages: dict[str, str], words: Sequence[str]) -> str:
-    found = sorted(
-        (-_weight(name, text, words), name)
-        for name, text in pages.items()
-        if all(word in text.lower() for word in words)
-    )
+    weights = {name: _weight(name, text, words) for name, text in pages.items()}
+    found = sorted((-weight, name) for name, weight in weights.items() if weight)
     if not found:
-        raise ConfigError(f"no page has {' and '.join(map(repr, words))}; `aserve docs` lists the pages")
+        raise ConfigError(f"no page has {' or '.join(map(repr, words))}; `aserve docs` lists the pages")
     return "".join(f"{name}\n    {_line_of(pages[name], words)}\n" for _, name in found[:MAX_FOUND])
 
 
 def _weight(name: str, text: str, words: Sequence[str]) -> float:
-    """Return how much a page is about the words: its name counts most, then its headings, then how often the text has the words."""
-    headings = "\n".join(line for line in text.lower().splitlines() if line.startswith("#"))
-    often = sum(text.lower().count(word) for word in words) / len(text)
-    return sum(100 * (word in name) + 10 * (word in headings) for word in words) + min(1000 * often, 9)
+    """Return how much a page is about the words: phrases of SEARCHED count most, then its name, its headings, and how often the text has each word."""
+    text = text.lower()
+    headings = "\n".join(line for line in text.splitlines() if line.startswith("#"))
+    phrases = [phrase.split() for phrase in SEARCHED.get(name, ())]
+    weight = sum(100.0 * len(phrase) for phrase in phrases if {*phrase} <= {*words})
+    for word in words:
+        if word in text:
+            weight += 10 + 20 * (word in name) + 10 * (word in headings) + min(1000 * text.count(word) / len(text), 9)
+    return weight
 
 
 def _line_of(text: str, words: Sequence[str]) -> str:

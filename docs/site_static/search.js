@@ -1,5 +1,5 @@
 // The order of the search's results, in place of Sphinx's, which shows only pages with all the words, and those of equal weight by the alphabet.
-// A page counts by its title, by the title of a section, by the words for it in docs/conf.py, and by its text; rare words count most.
+// A page counts by its title, by the title of a section, by the words for it in aserve/command/searched.py, and by its text; rare words count most.
 const INTERNAL =
     /^(benchmarks|cparsers|native|tests)\/|^(CHANGELOG|CONTRIBUTING)$|^docs\/(conformance|design|moving-table|parser-differences|release|threads|uwsgi-names)$/;
 const MOST = 20; // results; below them a page has one word of several

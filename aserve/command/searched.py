@@ -1,0 +1,58 @@
+"""What people type who look for a page of the documentation, which is often no word of the page's title.
+
+Owns:     SEARCHED. `aserve docs` and the site's search (docs/conf.py) show a page named here first for its words.
+Thread:   any.
+Not here: the search of the command (pages.py) and of the site (docs/site_static/search.js).
+"""
+
+SEARCHED = {
+    "apache": ("apache", "httpd"),
+    "added-fields": ("cors", "hsts", "security headers"),
+    "attached": ("background tasks", "celery", "cron"),
+    "balancers": ("load balancer", "haproxy"),
+    "command": ("port", "host", "bind", "listen", "sigterm", "exit status", "environment variables", "shutdown"),
+    "containers": ("docker", "podman", "dockerfile", "kubernetes", "heroku"),
+    "databases": ("database", "connection pool"),
+    "deadlines": ("harakiri",),
+    "deploy": ("deploy", "production", "root"),
+    "development": ("reload on save", "debugger", "auto reload"),
+    "embedding": ("asyncio", "fastapi"),
+    "faq": ("gevent", "server sent events", "worker timeout"),
+    "files": ("static files", "gzip", "compression", "mount", "prefix", "subpath", "wsgi.file_wrapper"),
+    "frameworks": ("django", "flask", "pyramid", "django_settings_module", "settings of the app"),
+    "health": ("health check", "healthcheck", "liveness", "readiness"),
+    "http": ("http2", "http/2", "http3"),
+    "letsencrypt": ("letsencrypt", "let's encrypt", "certbot", "acme", "redirect"),
+    "limits": ("limit", "413", "431", "request entity too large", "upload size", "body size"),
+    "logging": ("json log", "access log", "logrotate", "log", "request id"),
+    "metrics": ("prometheus", "grafana", "statsd"),
+    "moving-from-emperor": ("emperor",),
+    "moving-from-granian": ("granian", "uvicorn"),
+    "moving-from-gunicorn": ("gunicorn",),
+    "moving-from-uwsgi": ("uwsgi.ini",),
+    "nginx": ("nginx", "permission denied", "script_name"),
+    "proxies": ("x-forwarded-for", "trusted proxies", "caddy", "traefik", "cloudflare", "client ip"),
+    "several-sites": ("several sites", "virtual host", "domains"),
+    "sizing": ("how many workers", "threads"),
+    "slow": ("slow", "latency", "response time"),
+    "slow-clients": ("upload", "large body", "streaming"),
+    "start": ("tutorial", "install", "virtualenv"),
+    "systemd": ("systemd", "systemctl"),
+    "timeouts": ("timeout", "timeouts"),
+    "tls": ("https", "certificate", "ssl", "self signed"),
+    "trouble": (
+        "502",
+        "503",
+        "hangs",
+        "400",
+        "500",
+        "504",
+        "bad request",
+        "memory leak",
+        "address already in use",
+        "does not start",
+    ),
+    "upgrades": ("zero downtime", "reload", "symlink", "graceful restart"),
+    "websockets": ("websocket", "socket.io", "socketio"),
+    "workers": ("workers", "worker", "processes", "sighup", "max-requests"),
+}
