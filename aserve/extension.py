@@ -162,6 +162,19 @@ class LifeContext(NamedTuple):
     argv: list[str] | None = None  # sys.argv, with IMPORTS
 
 
+class BesideContext(NamedTuple):
+    """A process of the command beside the workers."""
+
+    # The plan (processes.plan.Plan), without a look at certificates, which may just be changing, and at other programs.
+    read: Callable[[], Any]
+    load: Callable[[Any], object]  # imports the app of a plan
+    environ: MutableMapping[str, str]
+
+
+# Takes the value of the variable; returns the exit status, or raises ConfigError.
+RunBeside = Callable[[str, BesideContext], int]
+
+
 class Extension(Generic[S]):
     """One option of a server; override the methods that it needs. S: the settings of the engine, and its own."""
 
@@ -198,6 +211,11 @@ class Extension(Generic[S]):
     @staticmethod
     def commands() -> Mapping[str, Run]:
         """Return subcommands of `aserve`, by name. Asked of the class, before settings are read; a function imports what it needs when it is called."""
+        raise NotImplementedError
+
+    @staticmethod
+    def processes() -> Mapping[str, RunBeside]:
+        """Return what runs processes of the command beside the workers, by the variable that names one. Asked of the class; see `commands`."""
         raise NotImplementedError
 
     def prepare(self) -> contextlib.AbstractContextManager[object]:

@@ -134,13 +134,8 @@ DOORS = {
     ("compat.uwsgi_api", "compat.uwsgi_api.mules.post"),
     ("compat.uwsgi_api.mules", "compat.uwsgi_api.mules.post"),
     ("compat.uwsgi_api.mules", "compat.uwsgi_api.mules.supervising"),
-    ("command.jobs", "compat.uwsgi_api.memory"),
-    ("command.jobs", "compat.uwsgi_api.module"),
-    ("command.jobs", "compat.uwsgi_api.mules.post"),
-    ("command.jobs", "compat.uwsgi_api.mules.runner"),
-    ("command.jobs", "compat.uwsgi_api.spooler.board"),
-    ("command.jobs", "compat.uwsgi_api.spooler.functions"),
-    ("command.jobs", "compat.uwsgi_api.spooler.runner"),
+    ("compat.uwsgi_api.mules", "compat.uwsgi_api.jobs"),
+    ("compat.uwsgi_api.spooler", "compat.uwsgi_api.jobs"),
     ("compat.uwsgi_api.spooler.supervising", "compat.uwsgi_api.spooler.pages"),
     ("compat.uwsgi_api.memory", "compat.uwsgi_api.hosts"),  # this and the next know redis
     ("compat.uwsgi_api.module", "compat.uwsgi_api.spooler.queues"),
@@ -154,7 +149,6 @@ DOORS = {
     ("command.serving", "command.with_workers"),
     ("command.serving", "command.alone"),
     # These: a millisecond each of a start, for what serves nothing, or not an app.
-    ("command.start", "command.jobs"),
     ("command.cli", "compat.gunicorn.python"),
     ("command.subcommands", "command.explain"),
     ("command.subcommands", "command.init"),
@@ -324,7 +318,7 @@ def test_what_is_behind_a_door_waits_there():
 
 
 # The last two: a program of the user's is in the place of the command.
-EDGE = {"command.cli", "command.plans", "command.apps", "command.jobs", "command.program", "compat.gunicorn.python"}
+EDGE = {"command.cli", "command.plans", "command.apps", "command.program", "compat.gunicorn.python"}
 
 
 def test_the_process_is_read_at_the_edge():

@@ -2,7 +2,7 @@
 
 Owns:     start; start_trial, for a process that shows whether its code can serve.
 Thread:   the main thread.
-Not here: the flags (flags.py), the plan (plans.py), the processes of a spooler and of mules (jobs.py), serving (serving.py), the trial's work (as_child.py).
+Not here: the flags (flags.py), the plan (plans.py), the processes of options beside the workers (Extension.processes), serving (serving.py), the trial's work (as_child.py).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import sys
 from collections.abc import Mapping, MutableMapping
 from typing import Callable
 
-from ..compat.uwsgi_api.mules.settings import MULE_VARIABLE
-from ..compat.uwsgi_api.spooler.supervising import SPOOLER_VARIABLE
 from ..core.errors import USAGE_ERROR
 from ..core.start_folder import StartFolder
+from ..extension import BesideContext
+from ..features import processes
 from .apps import enter, load, load_worker
-from .plans import read_again, read_plan
+from .plans import read_again, read_plan, read_settings
 from .serving import serve
 from .showing import show_check, show_found
 
@@ -25,15 +25,11 @@ from .showing import show_check, show_found
 def start(args: Mapping[str, object], inheritance_fd: int | None, environ: MutableMapping[str, str]) -> int:
     """Serve what the flags name, or check it, or be one of the processes beside workers; return the exit status. `inheritance_fd`: see HandedDown."""
     args = dict(args)
-    spooler_folder, mule = environ.pop(SPOOLER_VARIABLE, None), environ.pop(MULE_VARIABLE, None)
-    if spooler_folder is not None:
-        from .jobs import run_jobs
-
-        return run_jobs(args, spooler_folder)
-    if mule is not None:
-        from .jobs import run_mule
-
-        return run_mule(args, mule)
+    for variable, run in processes().items():
+        value = environ.pop(variable, None)
+        if value is not None:
+            read = functools.partial(read_settings, args)
+            return run(value, BesideContext(read, functools.partial(load, is_spooler=True), environ))
     folder, own = StartFolder.of_this_process(environ), frozenset(sys.modules)
     is_check = args.pop("check", False)
     inherited = None
@@ -47,8 +43,8 @@ def start(args: Mapping[str, object], inheritance_fd: int | None, environ: Mutab
     if is_check:
         show_check(plan, environ)
         return 0
-    read = functools.partial(read_again, args, folder, own)
-    return serve(plan, inherited, read, functools.partial(load_worker, folder, own), environ)
+    read_anew = functools.partial(read_again, args, folder, own)
+    return serve(plan, inherited, read_anew, functools.partial(load_worker, folder, own), environ)
 
 
 def start_trial(args: Callable[[], Mapping[str, object]], channel_fd: int) -> int:

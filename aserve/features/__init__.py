@@ -1,6 +1,6 @@
 """Options outside the engine: one module or folder each, named after the option.
 
-Owns:     FEATURES, in the order of a request's way; `extensions_of`, `supervised_of`, `on_life`, `commands`; Config, all settings of the engine and
+Owns:     FEATURES, in the order of a request's way; `extensions_of`, `supervised_of`, `on_life`, `commands`, `processes`; Config, all settings of the engine and
           the features.
 Thread:   any.
 Not here: the extension point (extension.py), the engine's settings (settings/table.py).
@@ -24,7 +24,7 @@ from ..compat.uwsgi_api.mules.settings import MuleSettings
 from ..compat.uwsgi_api.settings import UwsgiSettings
 from ..compat.uwsgi_api.spooler import Spooling
 from ..compat.uwsgi_api.spooler.settings import SpoolerSettings
-from ..extension import Extension, Extensions, Life, LifeContext, Run, overrides
+from ..extension import Extension, Extensions, Life, LifeContext, Run, RunBeside, overrides
 from ..settings import EngineSettings
 from .access_log import AccessLogging
 from .access_log.settings import AccessLogSettings
@@ -135,6 +135,12 @@ SETTINGS = Config.rows()
 def commands() -> dict[str, Run]:
     """Return the subcommands of all features, by name."""
     found = [one.commands() for one in FEATURES if overrides(one, "commands")]
+    return {name: run for each in found for name, run in each.items()}
+
+
+def processes() -> dict[str, RunBeside]:
+    """Return the processes of all features beside the workers, by their variables."""
+    found = [one.processes() for one in FEATURES if overrides(one, "processes")]
     return {name: run for each in found for name, run in each.items()}
 
 

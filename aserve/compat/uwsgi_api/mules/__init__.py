@@ -8,17 +8,24 @@ post.py has the messages, runner.py the process of a mule, functions.py what the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ....core.command_line import COMMAND_LINE, read_command_line
-from ....extension import Extension, Life, LifeContext
+from ....extension import BesideContext, Extension, Life, LifeContext, RunBeside
 from ....lifecycle.supervision import Supervision, SupervisorContext
 from ....settings import ConfigError
-from .settings import MuleSettings
+from .settings import MULE_VARIABLE, MuleSettings
 
 
 class UwsgiMules(Extension[MuleSettings]):
     """--uwsgi-mule."""
 
     switches = ("uwsgi_mule",)
+
+    @staticmethod
+    def processes() -> Mapping[str, RunBeside]:
+        """See Extension."""
+        return {MULE_VARIABLE: _run_mule}
 
     def supervise(self, context: SupervisorContext) -> Supervision:
         """See Extension."""
@@ -46,3 +53,9 @@ class UwsgiMules(Extension[MuleSettings]):
             raise ConfigError(
                 f"--uwsgi-mule: there is no descriptor for its messages: {fault.strerror or fault}"
             ) from None
+
+
+def _run_mule(text: str, context: BesideContext) -> int:
+    from ..jobs import run_mule
+
+    return run_mule(text, context)

@@ -2,7 +2,7 @@
 
 Owns:     run_mule: the program, the messages, and the end.
 Thread:   the main thread of a process of its own, which runs the app's functions, too.
-Not here: starting and ending the process (processes/programs/attached.py), importing the app (command/jobs.py), the queues (post.py).
+Not here: starting and ending the process (processes/programs/attached.py), importing the app (../jobs.py), the queues (post.py).
 
 SIGTERM ends a mule that waits for a message at once, and one that is at a message behind that message. A program that asks for no messages is ended
 where it is, by SystemExit.

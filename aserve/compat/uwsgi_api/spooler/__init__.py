@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 
 from ....core.command_line import COMMAND_LINE, read_command_line
-from ....extension import Extension, Life, LifeContext
+from ....extension import BesideContext, Extension, Life, LifeContext, RunBeside
 from ....lifecycle.supervision import Supervision, SupervisorContext
 from ....settings import ConfigError
 from .settings import QUEUE, SpoolerSettings
-from .supervising import Spoolers
+from .supervising import SPOOLER_VARIABLE, Spoolers
 
 logger = logging.getLogger("aserve")
 
@@ -32,6 +33,11 @@ class Spooling(Extension[SpoolerSettings]):
     def is_supervised(cls, config: SpoolerSettings) -> bool:
         """Whether it has a part in a supervisor: always, as a reload may name the first folder."""
         return True
+
+    @staticmethod
+    def processes() -> Mapping[str, RunBeside]:
+        """See Extension."""
+        return {SPOOLER_VARIABLE: _run_jobs}
 
     def supervise(self, context: SupervisorContext) -> Supervision:
         """See Extension."""
@@ -47,6 +53,12 @@ class Spooling(Extension[SpoolerSettings]):
             raise ConfigError(
                 f"--spooler: the command line, which its processes run, is not known without {COMMAND_LINE}; mount /proc"
             )
+
+
+def _run_jobs(folder: str, context: BesideContext) -> int:
+    from ..jobs import run_jobs
+
+    return run_jobs(folder, context)
 
 
 def _may_write(folder: str) -> bool:

@@ -2,7 +2,7 @@
 
 Owns:     run_spooler: waiting for jobs, their order, handling their results, and the end.
 Thread:   the main thread of a process of its own, which runs the app's function, too.
-Not here: files (folder.py), queues (queues.py), starting and ending the process (processes/programs/attached.py), importing the app (command/jobs.py).
+Not here: files (folder.py), queues (queues.py), starting and ending the process (processes/programs/attached.py), importing the app (../jobs.py).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aserve.command import cli
-from aserve.command import jobs as jobs_module
+from aserve.command import cli, start
+from aserve.compat.uwsgi_api import jobs as jobs_module
 from aserve.compat.uwsgi_api import memory
 from aserve.compat.uwsgi_api.mules import post
 from aserve.compat.uwsgi_api.mules import runner as mule_runner
@@ -19,7 +19,7 @@ def test_a_spooler_reads_no_certificates(served, monkeypatch):
     begun = []
     monkeypatch.setenv(SPOOLER_VARIABLE, "jobs")
     monkeypatch.setenv(PAGE_VARIABLE, "")
-    monkeypatch.setattr(jobs_module, "load", lambda plan, is_spooler: begun.append((plan.spec, is_spooler)))
+    monkeypatch.setattr(start, "load", lambda plan, is_spooler: begun.append((plan.spec, is_spooler)))
     monkeypatch.setattr(jobs_module, "load_module", begun.append)
     monkeypatch.setattr(
         runner, "run_spooler", lambda folder, function, page, count, queue: begun.append((folder, count)) or 0
@@ -36,7 +36,7 @@ def test_a_mule(served, monkeypatch):
     monkeypatch.setenv(MULE_VARIABLE, "2,7 any,8,9,")
     monkeypatch.setattr(memory, "share", lambda *what: begun.append(what))
     monkeypatch.setattr(post, "share", lambda queues, number: begun.append((number, queues.queues["any"])))
-    monkeypatch.setattr(jobs_module, "load", lambda plan, is_spooler: begun.append((plan.spec, is_spooler)))
+    monkeypatch.setattr(start, "load", lambda plan, is_spooler: begun.append((plan.spec, is_spooler)))
     monkeypatch.setattr(
         mule_runner, "run_mule", lambda number, queues, program, *functions: begun.append((number, program)) or 0
     )
