@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import pathlib
 import re
@@ -10,6 +11,7 @@ import shlex
 import subprocess
 import sys
 import textwrap
+import tokenize
 from collections.abc import Iterator
 from types import ModuleType
 
@@ -144,6 +146,44 @@ def test_how_messages_name_a_page():
 def test_menu():
     """A section's title stands above its documents, of which each has the words of its link."""
     assert menu_of("# T\n\n[a](b.md)\n\n## One\n\n- [x, y](z.md): t\n- [u](../V.md)\n") == ["z", "../V"]
+
+
+# The pages about the code
+
+
+def words_of_code(path: pathlib.Path) -> set[str]:
+    """Return the words of a source without comments and docstrings."""
+    text = path.read_text()
+    if path.suffix != ".py":
+        return {*re.findall(r"\w+", re.sub(r"/\*.*?\*/", "", text, flags=re.S))}
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return {token.string for token in tokens if token.type == tokenize.NAME} | {*re.findall(r"\w+", said_in(path))}
+
+
+SOURCES = [path for room in ("aserve", "cparsers", "native") for path in sorted((ROOT / room).rglob("*.*"))]
+THREADS = prose_of(ROOT / "docs/threads.md")
+MACHINES = (
+    (ROOT / "docs/design.md").read_text().partition("### How the four state machines meet")[2].partition("\n## ")[0]
+)
+
+
+def test_each_name_about_threads_and_states_is_in_the_code():
+    """Each name of code in docs/threads.md, and in "How the four state machines meet", is in a source; so is each pair `Class.name`."""
+    known = [words_of_code(path) for path in SOURCES if path.suffix in (".py", ".c", ".h")]
+    spans = {span for span in re.findall(r"`([^`]+)`", THREADS + MACHINES) if "/" not in span and " -C" not in span}
+    assert len(spans) > 150
+    names = {name for span in spans for name in re.findall(r"[A-Za-z_]\w+", re.sub(r"\b\w+\.(py|c|h)\b", "", span))}
+    assert names - set().union(*known) == set()
+    pairs = {pair for span in spans for pair in re.findall(r"\b([A-Z]\w+)\.(\w+)", span)}
+    assert [pair for pair in sorted(pairs) if not any({*pair} <= words for words in known)] == []
+
+
+def test_each_file_about_threads_and_states_is_there():
+    """Each file in docs/threads.md, and in "How the four state machines meet", is there."""
+    named = {*re.findall(r"(?<![\w/])[\w/]+[.](?:py|c|h)\b(?!\w)", THREADS + MACHINES)} - {"setup.py"}
+    paths = [f"/{path.relative_to(ROOT)}" for path in SOURCES]
+    assert len(named) > 50
+    assert {name for name in named if not any(path.endswith(f"/{name}") for path in paths)} == set()
 
 
 # What stands in blocks
