@@ -56,7 +56,8 @@ def read_plan(args: Mapping[str, object], before: Plan | None = None, is_check: 
     on_life(Life.READ, LifeContext(plan, is_check=is_check, environ=os.environ))
     # Asked of the texts: a reload without a change of settings parses no bind.
     if not is_check and any(bind.startswith("https://") for bind in plan.config.bind):
-        load_certificates(plan.config, without=missing_certificates(config_of(plan)))  # the server, and a check, load theirs
+        # The server loads its certificates, and so does a check.
+        load_certificates(plan.config, without=missing_certificates(config_of(plan)))
     return plan
 
 

@@ -77,6 +77,7 @@ async def test_no_end_of_changes(tmp_path, monkeypatch):
 
 async def test_a_save_during_an_import(watched):
     """From the first change on, every file of the project counts: the import may fail for one not imported yet."""
+    watched.reloader._looked_around_at += 1000  # a look around would find the new file, too
     (watched.folder / "b.py").write_text("")
     watched.reloader._sources._folders = (str(watched.folder),)
     (watched.folder / "a.html").write_text("more")
