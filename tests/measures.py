@@ -59,6 +59,32 @@ def imports_of_options() -> int:
     return sum(room_of(name) in ENGINE and room_of(found) in OPTIONS for name, found in our_imports())
 
 
+def imports_by_command() -> int:
+    """Count imports of a single option by the command, which has features/__init__.py for all of them."""
+    return sum(
+        room_of(name) == "command" and room_of(found) in OPTIONS and found != "features"
+        for name, found in our_imports()
+    )
+
+
+def hooks() -> int:
+    """Count what an option may give to the engine: members of Extension, of a Reader and of a Supervision; events in the life of a process."""
+    places = {
+        "Extension": "extension",
+        "Life": "extension",
+        "Supervision": "lifecycle.supervision",
+        "Reader": "core.ends",
+    }
+    found = [
+        node for name, place in places.items() for node in tree_of(place).body
+        if isinstance(node, ast.ClassDef) and node.name == name
+    ]  # fmt: skip
+    return sum(
+        isinstance(one, (ast.FunctionDef, ast.Assign, ast.AnnAssign)) and getattr(one, "name", "") != "__init__"
+        for node in found for one in node.body
+    )  # fmt: skip
+
+
 def fan_out() -> int:
     """Return how many of our modules the module imports that imports most; the list of all features is that by its nature."""
     return max(collections.Counter(name for name, _ in our_imports() if name != "features").values())
@@ -135,6 +161,8 @@ def pronouns(folder: str, suffix: str = "py") -> int:
 MEASURES = (
     Measure("entries at the top of aserve/", entries, 23, 15),
     Measure("imports of options by the engine", imports_of_options, 0, 0),
+    Measure("imports of single options by aserve/command", imports_by_command, 18, 5),
+    Measure("what an option may give to the engine", hooks, 57, 35),
     Measure("own modules that one module imports", fan_out, 22, 15),
     Measure("modules in a folder of connections, processes", files_of_a_folder, 17, 12),
     Measure("arguments of a constructor", constructor_arguments, 9, 8),

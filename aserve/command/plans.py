@@ -17,8 +17,6 @@ from ..core.named_tuple import NamedTuple
 from ..core.start_folder import FolderGoneError, StartFolder, real_folder
 from ..extension import Life, LifeContext
 from ..features import Config, extensions_of, on_life
-from ..features.https.settings import missing_certificates
-from ..features.mounts import parse_mount
 from ..lifecycle.surroundings import with_whole_paths
 from ..processes.fleet.plan import Plan
 from ..settings import ConfigError, read_toml
@@ -57,7 +55,7 @@ def read_plan(args: Mapping[str, object], before: Plan | None = None, is_check: 
     # Asked of the texts: a reload without a change of settings parses no bind.
     if not is_check and any(bind.startswith("https://") for bind in plan.config.bind):
         # The server loads its certificates, and so does a check.
-        load_certificates(plan.config, without=missing_certificates(config_of(plan)))
+        load_certificates(plan.config, without=config_of(plan).missing_certificates())
     return plan
 
 
@@ -84,7 +82,7 @@ def read_settings(args: Mapping[str, object], before: Plan | None = None) -> Pla
     if origin is not None:
         origin.check_guards(config.dropped_guards)
     config = with_whole_paths(config, folder)
-    if spec and any(parse_mount(text).prefix == "" for text in config.mount):
+    if spec and any(mounted.prefix == "" for mounted in config.mounted):
         raise ConfigError(f"--mount / is the place of the APP, which is {show_app(str(spec))!r}; name one of them")
     if config.shared is not None and not (spec or config.shared_prefix):
         raise ConfigError("--shared needs --shared-prefix where no APP is named, whose name would be the prefix")
@@ -171,7 +169,7 @@ def is_demo(plan: Plan) -> bool:
 
 def depends_on_folder(plan: Plan) -> bool:
     """Whether an app is imported from the start folder, or from below it."""
-    specs = [*([plan.spec] if plan.spec else []), *(parse_mount(text).what for text in config_of(plan).mount)]
+    specs = [*([plan.spec] if plan.spec else []), *(mounted.what for mounted in config_of(plan).mounted)]
     return not os.path.isabs(plan.config.chdir or "") and not all(map(os.path.isabs, specs or [""]))
 
 

@@ -14,8 +14,7 @@ from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Callable
 
 from ..extension import Life, LifeContext
-from ..features import on_life
-from ..features.control.settings import ControlSettings, socket_of
+from ..features import Config, on_life
 from ..lifecycle import exits
 from ..lifecycle.arenas import share_one_arena
 from ..lifecycle.first_process import leave_first_process
@@ -66,9 +65,9 @@ def serve(
         return run_server(load(plan), config, listeners, around)
 
 
-def beside(config: ControlSettings) -> Beside:
+def beside(config: Config) -> Beside:
     """Return the context that is entered with the server of a process without a supervisor."""
-    path, level = socket_of(config), logging.INFO if config.control is None else None
+    path, level = config.control_socket, logging.INFO if config.control is None else None
     if path is None:
         return lambda server: _ending()
     from .alone import control_of  # with the answers of a supervisor

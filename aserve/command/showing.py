@@ -17,7 +17,6 @@ from ..connections.listeners import warn_of_exposed
 from ..core.start_folder import real_folder
 from ..extension import Life, LifeContext
 from ..features import Config, extensions_of, on_life
-from ..features.https.settings import missing_certificates
 from ..lifecycle.logs import set_up_logging
 from ..lifecycle.privileges import Account, become, find_account
 from ..processes.fleet.plan import Plan
@@ -65,7 +64,7 @@ def show_check(plan: Plan, environ: Mapping[str, str]) -> None:
     """Import the app, log what a start would, and print what would be served."""
     set_up_logging(plan.config)
     log_notes(plan, environ)
-    load_certificates(plan.config, without=missing_certificates(config_of(plan))).log_warnings()
+    load_certificates(plan.config, without=config_of(plan).missing_certificates()).log_warnings()
     account = find_account(plan.config.user, plan.config.group, plan.config.add_group)
     if account is not None and os.geteuid() == 0:
         become(account)  # as a start does before the import; a check by another user is one of the settings

@@ -65,6 +65,11 @@ class MountSettings(EngineSettings):
     )
     # fmt: on
 
+    @property
+    def mounted(self) -> Sequence[Below]:
+        """The prefixes, and the apps below them."""
+        return [*map(parse_mount, self.mount)]
+
 
 class Mounts:
     """A WSGI app of several: the longest prefix wins; requests below no prefix go to the main app."""

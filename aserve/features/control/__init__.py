@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from ...extension import Extension, Run, ServerContext
 from ...lifecycle.supervision import Supervision, SupervisorContext
 from ...settings import ConfigError
-from .settings import ControlSettings, socket_of
+from .settings import ControlSettings
 
 COMMANDS = ("status", "top", "reload", "recycle", "workers", "balancers", "stacks")
 
@@ -28,7 +28,7 @@ class Controlling(Extension[ControlSettings]):
     @classmethod
     def is_on(cls, config: ControlSettings) -> bool:
         """See Extension."""
-        return socket_of(config) is not None
+        return config.control_socket is not None
 
     @staticmethod
     def commands() -> Mapping[str, Run]:
@@ -39,7 +39,7 @@ class Controlling(Extension[ControlSettings]):
         """See Extension."""
         from .supervising import ControlSocket
 
-        path = socket_of(self._config)
+        path = self._config.control_socket
         assert path is not None  # or it were off
         return ControlSocket(path, context.watch, is_asked_for=self._config.control is not None)
 

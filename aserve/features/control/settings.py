@@ -1,6 +1,6 @@
 """The settings of the control socket.
 
-Owns:     ControlSettings; socket_of, where it is without a name; running, where `aserve status` looks for servers.
+Owns:     ControlSettings; where the socket is without a name; running, where `aserve status` looks for servers.
 Thread:   any; pure, but for variables and folders.
 """
 
@@ -35,18 +35,18 @@ class ControlSettings(EngineSettings):
     )
     # fmt: on
 
-
-def socket_of(config: ControlSettings) -> str | None:
-    """Return the path of the server's socket: as named, or in a folder of its user's own; None: there is no such folder."""
-    folder, own = runtime_folder(), users_folder()
-    if config.control is not None:
-        return config.control
-    if folder is not None:
-        return os.path.join(folder, "control")
-    if own is None:
-        return None
-    address = re.sub("[^a-zA-Z0-9.]+", "-", config.bind[0].partition("?")[0])  # without the options of the bind
-    return os.path.join(own, f"aserve-{address[-40:]}.control")  # the ends of two long paths differ
+    @property
+    def control_socket(self) -> str | None:
+        """The path of the server's socket: as named, or in a folder of its user's own; None: there is no such folder."""
+        folder, own = runtime_folder(), users_folder()
+        if self.control is not None:
+            return self.control
+        if folder is not None:
+            return os.path.join(folder, "control")
+        if own is None:
+            return None
+        address = re.sub("[^a-zA-Z0-9.]+", "-", self.bind[0].partition("?")[0])  # without the options of the bind
+        return os.path.join(own, f"aserve-{address[-40:]}.control")  # the ends of two long paths differ
 
 
 def running() -> Iterator[str]:

@@ -208,6 +208,10 @@ class HTTPSSettings(SharingSettings):
         """Whether requests without TLS are sent to TLS."""
         return bool(self.https) if self.https_redirect == "auto" else self.https_redirect != "off"
 
+    def missing_certificates(self) -> set[str]:
+        """Return the files of certificates still to be made by a start."""
+        return {path for name in self.https if not os.path.exists(path := certificate_of(self, name))}
+
     @classmethod
     def implied(cls, values: Mapping[str, Any], is_at_terminal: bool) -> Mapping[str, Any]:
         """See Settings: the ports of a site."""
@@ -237,11 +241,6 @@ def folder_of(config: HTTPSSettings) -> str:
 def certificate_of(config: HTTPSSettings, name: str) -> str:
     """Return the file of a name's certificate and key."""
     return os.path.join(folder_of(config), "certificates", f"{name}.pem")
-
-
-def missing_certificates(config: HTTPSSettings) -> set[str]:
-    """Return the files of certificates still to be made by a start."""
-    return {path for name in config.https if not os.path.exists(path := certificate_of(config, name))}
 
 
 def serves_tls_alpn(config: EngineSettings) -> bool:

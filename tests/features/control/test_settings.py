@@ -9,7 +9,7 @@ import socket
 from harness.refusals import defaults_of
 
 from aserve.features.control import settings
-from aserve.features.control.settings import ControlSettings, running, socket_of
+from aserve.features.control.settings import ControlSettings, running
 
 
 def test_defaults_name_no_socket():
@@ -21,14 +21,14 @@ def test_where_the_socket_is(monkeypatch, tmp_path):
     """A name wins over the folder of a unit, and that over the user's folder; another user's folder is no place."""
     monkeypatch.delenv("RUNTIME_DIRECTORY", raising=False)
     config = ControlSettings(bind=["127.0.0.1:8000", ":80"])
-    assert socket_of(config) is None
+    assert config.control_socket is None
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    assert socket_of(config) == f"{tmp_path}/aserve-127.0.0.1-8000.control"
+    assert config.control_socket == f"{tmp_path}/aserve-127.0.0.1-8000.control"
     monkeypatch.setattr(os, "geteuid", lambda: 4_000_000)
-    assert socket_of(config) is None
+    assert config.control_socket is None
     monkeypatch.setenv("RUNTIME_DIRECTORY", "/run/aserve/shop:/run/more")
-    assert socket_of(config) == "/run/aserve/shop/control"
-    assert socket_of(ControlSettings(control="/named")) == "/named"
+    assert config.control_socket == "/run/aserve/shop/control"
+    assert ControlSettings(control="/named").control_socket == "/named"
 
 
 def test_servers_of_one_long_folder_have_different_sockets(monkeypatch, tmp_path):
@@ -36,10 +36,10 @@ def test_servers_of_one_long_folder_have_different_sockets(monkeypatch, tmp_path
     monkeypatch.delenv("RUNTIME_DIRECTORY", raising=False)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     binds = [f"unix:/srv/{'long-' * 9}name/{name}.sock" for name in "ab"]
-    found = {socket_of(ControlSettings(bind=[bind])) for bind in binds}
+    found = {ControlSettings(bind=[bind]).control_socket for bind in binds}
     assert len(found) == 2 and max(map(len, found)) < len(str(tmp_path)) + 60
     bind = f"https://127.0.0.1:8443?certificate=/srv/{'long-' * 9}name.pem"
-    assert socket_of(ControlSettings(bind=[bind])) == f"{tmp_path}/aserve-https-127.0.0.1-8443.control"
+    assert ControlSettings(bind=[bind]).control_socket == f"{tmp_path}/aserve-https-127.0.0.1-8443.control"
 
 
 def test_which_servers_are_found(monkeypatch, tmp_path):

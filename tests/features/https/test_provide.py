@@ -16,7 +16,6 @@ from aserve.features.https import provide as provide_module
 from aserve.features.https.child import ChildError
 from aserve.features.https.folder import FileOwner, Folder
 from aserve.features.https.provide import provide
-from aserve.features.https.settings import missing_certificates
 from aserve.settings import ConfigError
 from aserve.tls.certificates import load_certificates
 
@@ -128,7 +127,7 @@ def test_a_check_makes_nothing(site, tmp_path, caplog):
     """--check looks only: it makes no folder and no placeholder, and says nothing of later certificates."""
     provide(site.config, is_check=True)
     assert not site.jobs and not os.path.exists(site.folder.path)
-    missing = missing_certificates(site.config)
+    missing = site.config.missing_certificates()
     assert missing == {site.folder.certificate("a.example"), site.folder.certificate("b.example")}
     load_certificates(site.config, without=missing)
     site.folder.make(None)
