@@ -113,6 +113,7 @@ def test_a_body_that_is_received(start_server, raw_client, wait_until, gated):
 def test_requests_and_workers(start_server, raw_client, wait_until, gated):
     """Running and unbegun requests are counted; a spooled body, while the app has it."""
     server = start_server(gated.app, threads=2, body_memory_bytes=1000)
+    server.hold_clock()  # a second that passes before the look would count
     names = ("connections_running", "requests_waiting", "workers", "workers_idle")
     clients = [raw_client(server) for _ in range(5)]
     for client in clients:
