@@ -2,7 +2,7 @@
 
 Owns:     advise; add_warnings.
 Thread:   any; pure.
-Not here: the numbers (features/metrics/history.py, status.py), their display (page.html).
+Not here: the numbers (features/metrics/history.py, status.py), their display (page.html), warnings about an option (EngineSettings.advise).
 
 Each warning says the fault, with a number, and then the cure. A state without work for an operator is no warning.
 """
@@ -55,7 +55,7 @@ def advise(status: Mapping[str, Any], spool_files: Mapping[int, int], config: En
         *_of_connections(workers, status.get("listening", ())),
         *_of_accepting(workers, status.get("listening", ())),
         *(warning for program in status.get("attached", ()) for warning in _of_attached(program)),
-        *(warning for one in status.get("certificates", ()) for warning in _of_certificate(one)),
+        *(Advice(text, do) for text, do in config.advise(status)),
         *(warning for worker in workers for warning in _of_loop(worker)),
         *_of_starts(status.get("slow_starts", ())),
         *_of_stalls(workers),
@@ -187,15 +187,6 @@ def _of_attached(program: Mapping[str, Any]) -> Iterator[Advice]:
         yield Advice(
             f"Attached {program['name']} keeps ending, {program['restarts']} times so far; the last time it {last_end}.",
             "The log has what it wrote. It must stay in the foreground; `aserve reload` starts it at once.",
-        )
-
-
-def _of_certificate(one: Mapping[str, Any]) -> Iterator[Advice]:
-    """Warn of a certificate that could not be had or renewed."""
-    if one["fault"]:
-        until = f"the present one is valid until {one['until']}" if one["until"] else "browsers warn of a placeholder"
-        yield Advice(
-            f"No new certificate for {one['name']}: {one['fault']}.", f"The next try is at {one['again']}; {until}."
         )
 
 

@@ -590,6 +590,10 @@ class EngineSettings(Settings):
         """Whether no second process is to serve, but while a reload goes on: wsgi.multiprocess is false then, as in uWSGI and gunicorn."""
         return self.workers in (None, 1)
 
+    def advise(self, status: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Return the warnings of options about the facts of a status, each with a cure; see lifecycle/advice.py."""
+        return []
+
     def check(self) -> None:
         """See Settings."""
         if self.body == "stream" and self.threads == 0:

@@ -208,6 +208,20 @@ class HTTPSSettings(SharingSettings):
         """Whether requests without TLS are sent to TLS."""
         return bool(self.https) if self.https_redirect == "auto" else self.https_redirect != "off"
 
+    def advise(self, status: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """See EngineSettings; warn of a certificate that could not be had or renewed."""
+        found = super().advise(status)
+        for one in status.get("certificates", ()):
+            if one["fault"]:
+                until = (
+                    f"the present one is valid until {one['until']}"
+                    if one["until"]
+                    else "browsers warn of a placeholder"
+                )
+                text = f"No new certificate for {one['name']}: {one['fault']}."
+                found.append((text, f"The next try is at {one['again']}; {until}."))
+        return found
+
     def missing_certificates(self) -> set[str]:
         """Return the files of certificates still to be made by a start."""
         return {path for name in self.https if not os.path.exists(path := certificate_of(self, name))}

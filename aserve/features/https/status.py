@@ -2,7 +2,7 @@
 
 Owns:     describe; StatusPart, the part in a supervisor.
 Thread:   the owner's: a supervisor's, or an event loop's. Two small files are read for each name.
-Not here: showing the part (features/control/ask.py, features/metrics/page.html), the warning (lifecycle/advice.py).
+Not here: showing the part (features/control/ask.py, features/metrics/page.html), the warning (settings.py).
 """
 
 from __future__ import annotations

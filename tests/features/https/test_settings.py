@@ -165,5 +165,13 @@ def test_whether_the_authority_comes(bind, serves):
     assert serves_tls_alpn(config(bind=bind)) == serves
 
 
+@pytest.mark.parametrize(("fault", "count"), [("DNS; mend it", 1), ("", 0)])
+def test_warnings_of_certificates(fault, count):
+    """A certificate that could not be had is one, with the next try; a certificate that could be had is none."""
+    one = {"name": "a.example", "until": None, "fault": fault, "again": "2027-01-28 03:00 UTC"}
+    found = config().advise({"certificates": [one]})
+    assert len(found) == count and all("a.example: DNS; mend it" in text for text, _ in found)
+
+
 def test_off_by_default():
     assert defaults_of(HTTPSSettings)["https"] == ()
