@@ -23,11 +23,12 @@ from harness import examples
 from harness.modules import PACKAGE, ROOT
 from hypothesis import Phase, settings
 
-# A module of each room.
-MODULES = (
-    "core/growth", "settings/crontab", "rpc/packets", "wsgi/head", "protocols/chunked", "proxies/forwarded", "connections/data_rate",
-    "features/http2/turns", "processes/fleet/decide", "compat/routes/conditions",
-)  # fmt: skip
+# A module of each room, and the tests beside the mirrored ones.
+MODULES = {
+    "core/growth": "", "settings/crontab": "", "rpc/packets": "rpc/test_*.py", "wsgi/head": "", "protocols/chunked": "", "proxies/forwarded": "",
+    "connections/data_rate": "", "features/http2/turns": "features/http2/test_session*.py", "processes/fleet/decide": "",
+    "compat/routes/conditions": "",
+}  # fmt: skip
 # Of each module, spread over the whole file; numbers name others.
 MOST = 40
 
@@ -130,7 +131,8 @@ def run_tests(module: str, tree: ast.Module) -> int:
     sys.meta_path.insert(0, Mutant(module, tree))
     examples.EXAMPLES = settings(examples.EXAMPLES, phases=[Phase.generate])  # the first that fails is enough
     folder, _, name = module.rpartition("/")
-    files = [str(path) for path in (ROOT / "tests" / folder).glob(f"test_{name}*.py")]
+    patterns = [f"{folder}/test_{name}*.py", *filter(None, [MODULES.get(module)])]
+    files = [str(path) for pattern in patterns for path in (ROOT / "tests").glob(pattern)]
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         return pytest.main(["-qx", "--assert=plain", "-p", "no:cacheprovider", "--timeout=30", *files])
 

@@ -81,7 +81,5 @@ def _numbers(field: str, name: str, low: int, high: int) -> frozenset[int]:
 def last_due(names: Callable[[time.struct_time], bool], looked_at: float, now: float) -> int | None:
     """Return the latest due minute since 1970, after minute `looked_at` and up to `now` (s); None: none was due."""
     latest = int(now // MINUTE)
-    for minute in range(latest, max(int(looked_at), latest - MISSED_MINUTES), -1):
-        if names(time.localtime(minute * MINUTE)):
-            return minute
-    return None
+    minutes = range(latest, max(int(looked_at), latest - MISSED_MINUTES), -1)
+    return next((minute for minute in minutes if names(time.localtime(minute * MINUTE))), None)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.connections.data_rate import DataRate
+from aserve.connections.data_rate import BODY_TOO_LATE, TOO_SLOW, DataRate, why_overdue
+from aserve.core.body import BufferedBody
+from aserve.settings import EngineSettings
 
 
 @pytest.mark.parametrize(
@@ -28,3 +30,17 @@ def test_another_begins_anew():
     assert not any(rate.is_slow(one, 0, 1.5, 10) for _ in range(2))
     assert not any(rate.is_slow(two, 0, 1.5, 10) for _ in range(2))
     assert rate.is_slow(two, 0, 1.5, 10)
+
+
+@pytest.mark.parametrize(
+    ("min_rate", "quiet", "whys"),
+    [
+        (10, 2.0, ["", "", "", TOO_SLOW]),
+        (0, 2.0, ["", "", "", ""]),
+        (10, 2.1, [BODY_TOO_LATE] * 4),
+    ],
+)
+def test_why_a_body_is_refused(min_rate, quiet, whys):
+    """A body in arrival is refused after a pause, or at the end of a slow window; without a rate the pause alone counts."""
+    body, rate, config = BufferedBody(1, False), DataRate(), EngineSettings(min_rate_bytes=min_rate, body_seconds=2.0)
+    assert [why_overdue(body, rate, quiet, config) for _ in whys] == whys

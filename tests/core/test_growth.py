@@ -26,6 +26,7 @@ def test_a_leak():
     """Of the last forty minutes it is said from how much to how much."""
     assert growth_of(50, 100, 110, 130, 150) == {"from_bytes": 100 * MIB, "to_bytes": 150 * MIB, "minutes": 40}
     assert growth_of(50, 60, 100, 110, 130, 150)["from_bytes"] == 100 * MIB
+    assert growth_of(50, 200, 202, 230, 240)["to_bytes"] == 240 * MIB  # just enough in a step, and in all
 
 
 @pytest.mark.parametrize(

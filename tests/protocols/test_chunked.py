@@ -84,3 +84,11 @@ def test_the_next_request(parser):
     for step in (1, 7, 1 << 20):
         _, exchanges = receive(parser, (CHUNKED_HEAD + b"1\r\na\r\n0\r\nA: b\r\n\r\n" + GET) * 2, step)
         assert [exchange.body and exchange.body.open().read() for exchange in exchanges] == [b"a", None] * 2
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_body_of_the_largest_size_is_read(parser, most):
+    """The limit is the largest size that is allowed."""
+    _, (exchange, *_) = receive(parser, CHUNKED_HEAD + b"2\r\nab\r\n0\r\n\r\n", 1 << 20, max_body_bytes=most)
+    assert (exchange.refusal is None) is (most == 2)

@@ -290,3 +290,30 @@ def test_known_heads_are_bounded(known_heads):
     for number in range(1100):
         whole_response("200 OK", [("A", str(number))])
         assert len(known_heads) <= 1024
+
+
+@pytest.mark.parametrize(
+    ("status", "length", "lines"),
+    [
+        ("204 No Content", "3", []),
+        ("304 Not Modified", "3", ["Content-Length: 3"]),
+        ("304 Not Modified", "0", []),
+        ("205 Reset Content", "3", ["Content-Length: 0"]),
+    ],
+)
+def test_the_length_of_a_response_without_body(status, length, lines):
+    """RFC 9110 8.6 and 15.3.6: a length remains where the length may be of a 200 response."""
+    octets = head_module.build_app_head("HTTP/1.1 ", status, [("Content-Length", length)])[0].decode()
+    assert octets.split("\r\n")[1:-1] == lines
+
+
+def test_two_lengths_of_zero_are_refused():
+    """The second Content-Length is refused, whatever the first says."""
+    with pytest.raises(AppError, match="twice"):
+        head_module.build_app_head("HTTP/1.1 ", "200 OK", [("Content-Length", "0")] * 2)
+
+
+def test_an_empty_value_hides_no_fault():
+    """The message names the pair that is not latin-1."""
+    with pytest.raises(AppError, match=r"latin-1.*'Y'"):
+        head_module.build_app_head("HTTP/1.1 ", "200 OK", [("X", ""), ("Y", "\u0100")])

@@ -19,7 +19,7 @@ ENVIRON = {"PATH_INFO": "/a/b", "HTTP_X": "aab", "HTTP_E": "", "HTTP_HOST": "sho
         ("if:equal:${PATH_INFO};/a/b", True), ("if:==:${HTTP_X};aa", False), ("if:eq:a;a;b", False), ("if:isequal:${HTTP_NO};${HTTP_E}", True),
         ("if:startswith:${HTTP_X};aa", True), ("if:startswith:${HTTP_X};ab", False), ("if:startswith:${HTTP_X};", True),
         ("if:endswith:${HTTP_X};ab", True), ("if:endswith:${HTTP_X};aaab", False), ("if:endswith:${HTTP_X};", True),
-        ("if:contains:${PATH_INFO};a/", True), ("if:contain:${HTTP_X};ab", False), ("if:contains:${HTTP_X};", False), ("if:contains:;a", False),
+        ("if:contains:${PATH_INFO};a/", True), ("if:contains:/;a", False), ("if:contain:${HTTP_X};ab", False), ("if:contains:${HTTP_X};", False), ("if:contains:;a", False),
         ("if:regexp:${HTTP_X};^a+b$", True), ("if:re:${HTTP_X};^b", False),
         ("if:ishigher:10;9", True), ("if:>:;0", False), ("if:ishigherequal: 9x;+9", True), ("if:islower:-1;x", True), ("if:<=:08;8", True),
         (f"if:<:{'9' * 5000};9223372036854775807", False), ("if:ishigher:${HTTP_X};0", False),
