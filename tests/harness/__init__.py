@@ -1,5 +1,5 @@
-"""What the tests share and what is no test: apps, fakes, clients, servers, fronts.
+"""Shared parts that are no tests: apps, fakes, clients, servers, fronts.
 
-Tests and the commands beside them (soak.py, million.py) import it by this name: `from harness import apps`,
-`from harness.fakes import Harness`. conftest.py makes fixtures of it.
+Tests and the commands beside them (soak.py, million.py) import by this name: `from harness import apps`, `from harness.fakes import Harness`.
+conftest.py makes fixtures of them.
 """

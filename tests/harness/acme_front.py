@@ -1,4 +1,4 @@
-"""What stands between an ACME client and Pebble: it passes requests on, and gives some answers in Pebble's place."""
+"""A front between an ACME client and Pebble: passes requests on, and gives some answers in Pebble's place."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Answer = tuple[int, list[tuple[str, str]], bytes]  # status, fields, body
 
 
 class Refusal(NamedTuple):
-    """An answer with an error of RFC 8555 6.7; it has a new nonce, as each has."""
+    """An answer with an error of RFC 8555 6.7, and a new nonce, as in each answer."""
 
-    path: str  # what the path of the request begins with
+    path: str  # the beginning of the request's path
     status: int
     kind: str  # behind urn:ietf:params:acme:error:
     detail: str
@@ -28,11 +28,11 @@ class Refusal(NamedTuple):
 
 
 class Front:
-    """A server of HTTPS; clients take it for the authority, whose URLs have the host that the client has named."""
+    """A server of HTTPS; clients take it for the authority, whose URLs have the host named by the client."""
 
     def __init__(self, pebble: Pebble) -> None:
         self.asked: list[str] = []  # method and path of each request
-        self.refusals: list[Refusal] = []  # each is given once, at the next request that it fits
+        self.refusals: list[Refusal] = []  # each is given once, at the next fitting request
         self._pebble = pebble
         self._server = http.server.ThreadingHTTPServer((pebble.host, PORT), self._handler())
         self._server.daemon_threads = True
@@ -73,7 +73,7 @@ class Front:
         return Handler
 
     def refuse(self, request: Any) -> Answer | None:
-        """Return the next refusal that fits a POST; None: it is to be passed on."""
+        """Return the next refusal that fits a POST; None: pass the request on."""
         for refusal in self.refusals if request.command == "POST" else ():
             if request.path.startswith(refusal.path):
                 self.refusals.remove(refusal)
@@ -98,7 +98,6 @@ class Front:
         return refusal.status, fields, json.dumps(problem).encode()
 
     def end(self) -> None:
-        """Close it."""
         self._server.shutdown()
         self._thread.join(20)
         self._server.server_close()

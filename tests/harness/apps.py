@@ -22,17 +22,16 @@ import aserve
 import aserve.core.incident
 from aserve.core.errors import AppError
 
-# No app waits longer, so that a failing test ends. On a busy machine a test on PyPy takes 20 s until it opens a gate.
+# No app waits longer, so that a failing test ends. On a busy machine a test on PyPy takes 20 s until its gate is open.
 WAIT_SECONDS = 60.0
 PLAIN = [("Content-Type", "text/plain")]
 
 
 def checked(app: Any) -> Any:
-    """
-    Wrap an app in what wsgiref.validate checks of a server's side of PEP 3333.
+    """Wrap an app in wsgiref.validate's checks of a server's side of PEP 3333.
 
-    Unlike its `validator` it hands the app's own iterable on, so that a list stays a list and
-    a file wrapper a file wrapper: the server's short cuts are tested, too.
+    Unlike its `validator` this hands the app's own iterable on, so that a list stays a list and a file wrapper a file wrapper: the server's short
+    cuts are tested, too.
     """
 
     def checking(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -62,7 +61,7 @@ def several_chunks(environ: Any, start_response: Any) -> list[bytes]:
 
 
 def tuple_of_chunks(environ: Any, start_response: Any) -> tuple[bytes, ...]:
-    """Return an iterable that is neither list nor generator."""
+    """Return an iterable: neither list nor generator."""
     start_response("200 OK", PLAIN)
     return (b"one ", b"two")
 
@@ -98,7 +97,7 @@ def no_chunks(environ: Any, start_response: Any) -> list[bytes]:
 
 
 def no_chunks_lazily(environ: Any, start_response: Any) -> Iterator[bytes]:
-    """Be a generator that yields nothing."""
+    """Yield nothing, as a generator."""
     start_response("200 OK", PLAIN)
     return
     yield b""
@@ -171,7 +170,7 @@ def nothing_with_length(environ: Any, start_response: Any) -> list[bytes]:
 
 
 def latin_1(environ: Any, start_response: Any) -> list[bytes]:
-    """Send every octet that a field value may have, as latin-1."""
+    """Send every allowed octet of a field value, as latin-1."""
     value = "".join(map(chr, [9, *range(32, 127), *range(128, 256)]))
     start_response("200 Gr\xfc\xdfe", [("X-All", "x" + value + "x")])
     return [environ["HTTP_X_BACK"].encode("latin-1")]
@@ -244,7 +243,7 @@ def started_twice(environ: Any, start_response: Any) -> list[bytes]:
 
 
 def error_replaces(environ: Any, start_response: Any) -> list[bytes]:
-    """Replace status and headers by an error page, as PEP 3333 shows it."""
+    """Replace status and headers by an error page, by the example of PEP 3333."""
     start_response("200 OK", [("Content-Type", "text/plain"), ("X-First", "1")])
     try:
         raise ValueError("on purpose")
@@ -280,7 +279,7 @@ def starts_with(*arguments: Any) -> Any:
 
 
 def returns(value: Any) -> Any:
-    """Return an app that returns this after a good start_response."""
+    """Return an app with this result after a good start_response."""
 
     def app(environ: Any, start_response: Any) -> Any:
         start_response("200 OK", PLAIN)
@@ -293,7 +292,7 @@ def returns(value: Any) -> Any:
 
 
 def environ_json(environ: Any, start_response: Any) -> list[bytes]:
-    """Return the environ as JSON, with the types of what JSON cannot say."""
+    """Return the environ as JSON, with the types of other values."""
     plain = (str, bool, int, list, tuple)
     shown = {
         name: value if isinstance(value, plain) else f"<{type(value).__name__}>" for name, value in environ.items()
@@ -311,7 +310,7 @@ def echo(environ: Any, start_response: Any) -> list[bytes]:
 
 
 def count_body(environ: Any, start_response: Any) -> list[bytes]:
-    """Read the body in blocks; return how long it is and a sum of it."""
+    """Read the body in blocks; return its length and a sum."""
     total = checksum = 0
     while True:
         block = environ["wsgi.input"].read(65536)
@@ -341,7 +340,7 @@ READS: dict[str, Callable[[Any], Any]] = {
 
 
 def read_as_told(environ: Any, start_response: Any) -> list[bytes]:
-    """Run the reads named in the query string, separated by ;, and return what they gave."""
+    """Run the reads named in the query string, separated by ;, and return their results."""
     body = environ["wsgi.input"]
     results = []
     for name in environ["QUERY_STRING"].split(";"):
@@ -364,7 +363,7 @@ def no_reading(environ: Any, start_response: Any) -> list[bytes]:
 
 
 class NotingFile(io.FileIO):
-    """A file that notes when it is closed."""
+    """A file that notes its close."""
 
     def __init__(self, path: Any) -> None:
         super().__init__(path)
@@ -379,7 +378,7 @@ class NotingFile(io.FileIO):
 
 
 def file_sender(open_file: Callable[[], Any], *headers: tuple[str, str], **options: Any) -> Any:
-    """Return an app that sends what open_file() returns through wsgi.file_wrapper."""
+    """Return an app that sends the file of open_file() through wsgi.file_wrapper."""
 
     def app(environ: Any, start_response: Any) -> Any:
         start_response("200 OK", list(headers))
@@ -396,11 +395,11 @@ def temporary_file(environ: Any, start_response: Any) -> Any:
     return environ["wsgi.file_wrapper"](file)
 
 
-# Apps that a test watches and steers
+# Apps watched and steered by a test
 
 
 class Gate:
-    """An app that says when it has been entered, and waits to be let through."""
+    """An app that tells its entry, and waits to be let through."""
 
     def __init__(self, app: Any = hello) -> None:
         self.app = app
@@ -439,7 +438,7 @@ class Recorder:
 
 
 class Chunks:
-    """An iterable that counts what it gave and notes its close()."""
+    """An iterable that counts its chunks and notes its close()."""
 
     def __init__(self, chunks: Iterable[bytes], close_error: Exception | None = None) -> None:
         self._chunks = iter(chunks)
@@ -457,7 +456,6 @@ class Chunks:
         return chunk
 
     def close(self) -> None:
-        """Note it."""
         self.close_count += 1
         self.closed.set()
         if self._close_error is not None:
@@ -517,7 +515,7 @@ def opens_a_file(environ: Any, start_response: Any) -> list[bytes]:
 
 
 def site(environ: Any, start_response: Any) -> Iterable[bytes]:
-    """One app with a path for each thing that the soak test does."""
+    """One app with a path for each act of the soak test."""
     path = environ["PATH_INFO"]
     if path == "/echo":
         return count_body(environ, start_response)
@@ -541,7 +539,7 @@ def site(environ: Any, start_response: Any) -> Iterable[bytes]:
 
 
 def hints_late(environ: Any, start_response: Any) -> Iterable[bytes]:
-    """Return while a second thread sends early hints, which may come too late."""
+    """Return while a second thread sends early hints, perhaps too late."""
 
     def send() -> None:
         with contextlib.suppress(aserve.ClientDisconnected, AppError):
@@ -553,7 +551,7 @@ def hints_late(environ: Any, start_response: Any) -> Iterable[bytes]:
 
 
 def forks(environ: Any, start_response: Any) -> list[bytes]:
-    """Fork a child that ends in the way that the query string names, and do not wait for it."""
+    """Fork a child that ends in the way of the query string, and do not wait."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -571,9 +569,9 @@ def forks(environ: Any, start_response: Any) -> list[bytes]:
 
 
 def collect(environ: Any, start_response: Any) -> list[bytes]:
-    """Collect all garbage, and give free memory back to the system: what is resident then is in use."""
+    """Collect all garbage, and give free memory back to the system: resident memory is then in use."""
     gc.collect()
-    gc.collect()  # what the first one's finalizers have let go of
+    gc.collect()  # garbage of the first one's finalizers
     getattr(ctypes.CDLL(None), "malloc_trim", id)(0)  # glibc's
     return hello(environ, start_response)
 
@@ -585,10 +583,10 @@ def short_of_files(environ: Any, start_response: Any) -> list[bytes]:
     """Leave no file descriptor to be had on /take-all, as many as before on /give-back; else `hello`."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if environ["PATH_INFO"] == "/take-all":
-        # Not by opening files up to the limit: a descriptor that the server has in use for a moment just then is free after that.
+        # Not by opening files up to the limit: a descriptor in use by the server for a moment just then is free afterwards.
         _SOFT_LIMITS.append(soft)
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     if environ["PATH_INFO"] == "/give-back":
         resource.setrlimit(resource.RLIMIT_NOFILE, (_SOFT_LIMITS.pop(), hard))
-        aserve.core.incident.CALM_SECONDS = 1  # not before: on a busy machine the next attempt may come later than that
+        aserve.core.incident.CALM_SECONDS = 1  # not before: on a busy machine the next attempt may come later
     return hello(environ, start_response)

@@ -1,4 +1,4 @@
-"""Asking a server on the event loop that it runs on."""
+"""Asking a server on its own event loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 
 
 def hello(environ, start_response):
-    """An app; its body has no line end."""
+    """Answer with a body without a line end."""
     start_response("200 OK", [("Content-Type", "text/plain")])
     return [b"hello"]
 

@@ -1,5 +1,6 @@
-"""The balancers in front of a cluster's hosts, with the configurations of docs/balancers.md and examples/: what each is started with, and
-what its log tells of a request. Addresses are changed; where a test waits for a time-out, the time, too."""
+"""The balancers in front of a cluster's hosts, with the configurations of docs/balancers.md and examples/: their commands, and their logs' words on
+requests. Addresses are changed; where a test waits for a time-out, the time, too.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ PORT = 80
 
 
 class Sent(NamedTuple):
-    """What a balancer's log tells of a request: the hosts that it was sent to, and how often again."""
+    """A balancer's log of a request: the tried hosts, and the number of retries."""
 
     hosts: tuple[str, ...]
     again: int
@@ -38,17 +39,17 @@ class Balancer:
 
     @property
     def admin(self) -> str:
-        """Where its own commands are taken."""
+        """The socket for its own commands."""
         return str(self._folder / "admin")
 
     def command(self) -> list[str]:
-        """Write the configuration; return what starts it in the foreground."""
+        """Write the configuration; return the command in the foreground."""
         path = self._folder / self.conf
         path.write_text(replaced(self._config(), self._changes))
         return self._command(str(path))
 
     def sent(self) -> dict[str, Sent]:
-        """Return what its log tells, by the names of requests."""
+        """Return the log's words, by the names of requests."""
         text = self.log_path.read_text(errors="replace")
         found = re.finditer(r"ask /\w+\?([\w-]+) (.*)", text)
         return {match[1]: self._sent(match[2]) for match in found}
@@ -74,7 +75,7 @@ class Balancer:
 
 
 class ByConnection(Balancer):
-    """HAProxy as the balancers of a network are: a client's connection goes to one host, and no request is seen. So it logs none."""
+    """HAProxy as a network's balancer: a client's connection goes to one host, and no request is seen. So it logs none."""
 
     def _config(self) -> str:
         text = super()._config()
@@ -84,7 +85,7 @@ class ByConnection(Balancer):
 
 
 class Nginx(Balancer):
-    """nginx, which speaks HTTP to the hosts."""
+    """nginx, with HTTP to the hosts."""
 
     program = "nginx"
 
@@ -112,7 +113,7 @@ class Nginx(Balancer):
 
 
 class NginxUwsgi(Nginx):
-    """nginx, which speaks uwsgi to the hosts."""
+    """nginx, with uwsgi to the hosts."""
 
     _port = 8001
 
@@ -125,12 +126,12 @@ class NginxUwsgi(Nginx):
 
 
 class Caddy(Balancer):
-    """Caddy, whose log does not tell to which hosts a request was sent."""
+    """Caddy, whose log does not tell the tried hosts."""
 
     program = "caddy"
 
     def _command(self, path: str) -> list[str]:
-        home = f"XDG_CONFIG_HOME={self._folder}"  # where it writes down with what it was started
+        home = f"XDG_CONFIG_HOME={self._folder}"  # keeps its own start there
         return ["env", home, "caddy", "run", "--adapter", "caddyfile", "--config", path]
 
     def _config(self) -> str:
@@ -144,7 +145,7 @@ class Caddy(Balancer):
 
 
 class Envoy(Balancer):
-    """Envoy, as a wheel of Python's package index has it."""
+    """Envoy, from a wheel of Python's package index."""
 
     program = str(pathlib.Path(sys.executable).with_name("envoy"))  # the extra `cluster` has it
     conf = "conf.yaml"

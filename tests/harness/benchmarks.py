@@ -1,4 +1,4 @@
-"""Modules that are in no package, for tests; those of benchmarks/ find one another beside them."""
+"""Modules outside of packages, for tests; modules of benchmarks/ find one another beside them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def modules(*names: str) -> list[ModuleType]:
 
 
 def load_module(path: pathlib.Path) -> ModuleType:
-    """Return a file as a module of its own, run anew."""
+    """Return a file as its own module, run anew."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None

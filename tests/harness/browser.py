@@ -23,12 +23,12 @@ FLAGS = (
 # The browser reads descriptor 3, and writes to 4: a shell puts ours there.
 SHELL = 'exec chromium "$@" 3<&{reads} 4>&{writes}'
 
-# What Chromium answers while a page gives way to the next.
+# Chromium's answer while a page gives way to the next.
 LEAVING = "Inspected target navigated or closed"
 
 
 class Page:
-    """One page of a browser, and what its console has said of errors."""
+    """One page of a browser, and its console's errors."""
 
     def __init__(self, profile: pathlib.Path, *flags: str) -> None:
         reads, self._to = os.pipe()
@@ -55,7 +55,7 @@ class Page:
         os.close(self._from)
 
     def call(self, method: str, **params: Any) -> Any:
-        """Have the browser do something; return its result."""
+        """Have the browser do something; return the result."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": params}
         if self._session:

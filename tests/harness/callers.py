@@ -24,7 +24,7 @@ class TestCaller:
         self.sock.sendall(json.dumps(question).encode() + b"\n")
 
     def read(self) -> list[dict[str, Any]]:
-        """Return the whole lines of the answer that have come, from the first on."""
+        """Return all received whole lines of the answer."""
         while not self.is_answered:
             try:
                 octets = self.sock.recv(1 << 16)

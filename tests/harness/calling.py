@@ -9,7 +9,7 @@ from aserve.wsgi import FileWrapper
 
 
 class Answer(NamedTuple):
-    """What an app has answered."""
+    """An app's answer."""
 
     status: str
     fields: list[tuple[str, str]]
@@ -29,7 +29,7 @@ class Answer(NamedTuple):
 
 
 def call(app: Any, path: str = "/", method: str = "GET", **environ: Any) -> Answer:
-    """Call the app, read what it returns, and close that."""
+    """Call the app, read its result, and close that."""
     started: list[Any] = []
     written: list[bytes] = []
 

@@ -1,6 +1,6 @@
 """Certificates for the tests, made by the openssl command: an authority, servers, clients.
 
-Python has nothing that makes them, and the packages that do lack wheels for PyPy 3.9.
+Python has no maker of certificates, and the packages for them lack wheels for PyPy 3.9.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from aserve.tls.errors import guard
 HAS_OPENSSL = shutil.which("openssl") is not None
 
 DATE = "%Y%m%d%H%M%SZ"
-# Of `openssl ca`: it alone takes the dates as they are. `x509 -days` refuses a number below zero from
-# OpenSSL 3.5 on, and has dates from 3.4 on.
+# Of `openssl ca`: it alone takes the dates unchanged. `x509 -days` refuses a number below zero from OpenSSL 3.5 on, and has dates from 3.4 on.
 CONFIGURATION = """
 [ca]
 default_ca = this
@@ -40,7 +39,7 @@ emailAddress = optional
 
 
 def openssl(*arguments: object, stdin: bytes = b"") -> bytes:
-    """Run the openssl command; return what it prints."""
+    """Run the openssl command; return its output."""
     command = ["openssl", *map(str, arguments)]
     done = subprocess.run(command, input=stdin, capture_output=True, timeout=30)
     assert done.returncode == 0, f"{command}: {done.stderr.decode()}"
@@ -55,12 +54,12 @@ class Issued(NamedTuple):
 
     @property
     def flags(self) -> list[str]:
-        """The flags of a command that serves with it, on a free port of loopback."""
+        """Return flags of a command that serves with it, on a free port of loopback."""
         return ["--bind", "https://127.0.0.1:0", "--certificate", str(self.certificate), "--key", str(self.key)]
 
 
 class Authority:
-    """A certificate authority with a folder of its own."""
+    """A certificate authority with its own folder."""
 
     def __init__(self, folder: pathlib.Path, name: str = "aserve's tests") -> None:
         folder.mkdir(exist_ok=True)
@@ -77,7 +76,7 @@ class Authority:
         (folder / "index").touch()
 
     def issue(self, *names: str, subject: str = "", days: int = 2, key: pathlib.Path | None = None) -> Issued:
-        """Issue a certificate for a server of these names, or for a client; -1 day: it has expired."""
+        """Issue a certificate for a server of these names, or for a client; -1 day: expired."""
         self._count += 1
         stem = f"issued-{self._count}"
         key = key or self._new_key(stem)
@@ -105,7 +104,7 @@ class Authority:
 
 
 class MemoryClient:
-    """A TLS client whose octets go through memory: what it sends is in `outgoing`."""
+    """A TLS client with octets in memory: sent ones are in `outgoing`."""
 
     def __init__(self, authority: Authority, issued: Issued | None = None, **settings: object) -> None:
         self.context = ssl.create_default_context(cafile=str(authority.certificate))
@@ -129,7 +128,7 @@ class MemoryClient:
         return True
 
     def read(self) -> bytes:
-        """Return what has come; b"" is a closure alert, SSLWantReadError nothing."""
+        """Return the received octets; b"" is a closure alert, SSLWantReadError nothing."""
         return guard(self.session.read)(1 << 20)
 
     @property

@@ -1,4 +1,4 @@
-"""Chains of certificates, right and wrong, made in memory in a moment; it needs the package cryptography, which comes with acme."""
+"""Chains of certificates, right and wrong, made in memory in a moment; needs the package cryptography, which comes with acme."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def key_pem(key: Any) -> str:
 
 
 def pem_of(*certificates: Any) -> str:
-    """Return certificates as PEM, one after another."""
+    """Return certificates as PEM, in order."""
     return "".join(one.public_bytes(serialization.Encoding.PEM).decode() for one in certificates)
 
 
 class Signer:
-    """An authority: its key, its certificate and that of the one above."""
+    """An authority: its key, its certificate and its issuer's."""
 
     def __init__(self, name: str, above: Signer | None = None, **dates: float) -> None:
         self.key, self.name = new_key(), x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])

@@ -1,6 +1,6 @@
-"""A program: `aserve LINE --check` for each line of its input, in a process of its own, all in the current folder.
+"""A program: `aserve LINE --check` for each line of its input, each in its own process, all in the current folder.
 
-Each is a fork of this one, which has imported aserve once: a hundred commands take some seconds.
+Each is a fork of this process, which has imported aserve once: a hundred commands take some seconds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from aserve.command.cli import main
 
 
 def check(words: list[str]) -> tuple[int, str]:
-    """Return the exit status and the output of one."""
+    """Return the exit status and the output of one command."""
     with tempfile.TemporaryFile("w+") as output:
         pid = os.fork()
         if not pid:

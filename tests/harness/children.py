@@ -1,9 +1,9 @@
 """`pytest --children 4`: this process collects the tests once, then forks children that run them.
 
-pytest-xdist has each of its processes collect all tests; here the tests, and on PyPy what the JIT has compiled by then, are there
-when a child begins. Each child has a share of the tests in their order, and one that has none left takes half of the largest share.
-A test whose child dies has failed, and another child goes on in its place. Where the run ends before its time, as with -x or by SIGTERM,
-children are interrupted, and tear down what they have set up. A line tells each failure at once, and each minute how far the run is.
+pytest-xdist has each of its processes collect all tests; here the tests, and on PyPy the JIT's code so far, are there when a child begins. Each child
+has a share of the tests in their order, and a child without tests takes half of the largest share. A test whose child dies has failed, and another
+child goes on in its place. Where the run ends before its time, as with -x or by SIGTERM, children are interrupted, and tear down their fixtures. A
+line tells each failure at once, and each minute the progress of the run.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from aserve.core import forks
 from .side_by_side import Turns, end_with_parent
 
 ENDS = (signal.SIGINT, signal.SIGTERM)
-LOOKS_EACH_SECONDS = 1.0  # for children that have died, where no report comes. Guess.
-LOSSES_AT_MOST = 10  # children that died; then the run ends. Guess.
+LOOKS_EACH_SECONDS = 1.0  # for dead children, where no report comes. Guess.
+LOSSES_AT_MOST = 10  # dead children; then the run ends. Guess.
 TELLS_EACH_SECONDS = 60.0  # how far the run is
-END_SECONDS = 30.0  # for a child to tear down what it has set up. Guess.
+END_SECONDS = 30.0  # for a child's teardown. Guess.
 
 
 def configure(config: pytest.Config) -> None:
-    """Take part if it is asked for; with --pdb, and where tests are only listed, pytest does all itself."""
+    """Take part if asked for; with --pdb, and where tests are only listed, pytest does all itself."""
     option = config.option
     if option.children and not option.collectonly and not option.usepdb:
         config.pluginmanager.register(Parent(option.children, getattr(option, "part", None) or "all"), "parent")
 
 
 class Shares:
-    """What is left to run: for each child the numbers of tests from a first to an end, in memory that all of them share."""
+    """The tests left to run: for each child the numbers from a first to an end, in memory shared by all."""
 
     def __init__(self, children: int, count: int, lock: IO[bytes]) -> None:
         self._lock = lock  # a file; the system releases it when its owner dies
@@ -58,7 +58,7 @@ class Shares:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        fcntl.lockf(self._lock, fcntl.LOCK_EX)  # of a process, so that it is no other child's
+        fcntl.lockf(self._lock, fcntl.LOCK_EX)  # of a process, so no other child's
         try:
             yield
         finally:
@@ -83,7 +83,7 @@ class Shares:
         self._end[largest] = end - count
 
     def pairs(self, child: int) -> Iterator[tuple[int, int]]:
-        """Yield each test for a child, and the one that will follow: -1, no more. The next is taken first, as fixtures outlive a test for it."""
+        """Yield each test for a child, and the next one: -1, no more. The next is taken first, as fixtures outlive a test for its sake."""
         number = self._follows[child] if self._follows[child] >= 0 else self.take(child)
         while number >= 0:
             self._follows[child] = -1  # before `runs`: whichever the child dies at, no test runs twice
@@ -94,11 +94,11 @@ class Shares:
         self._runs[child] = -1
 
     def at(self, child: int) -> int:
-        """Return the test that a child runs; -1: none."""
+        """Return the test of a child; -1: none."""
         return self._runs[child]
 
     def give_up(self, child: int) -> int:
-        """Return the test that a child was at when it ended, and forget it, as it is not its successor's; -1: none."""
+        """Return an ended child's test, and forget it, as it is not its successor's; -1: none."""
         number, self._runs[child] = self._runs[child], -1
         return number
 
@@ -112,7 +112,7 @@ class Child(NamedTuple):
 
 
 class Parent:
-    """In the process that has collected the tests."""
+    """The plugin in the collecting process."""
 
     def __init__(self, count: int, part: str) -> None:
         self._count = count
@@ -123,7 +123,7 @@ class Parent:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
-        """Have children run all tests; pytest's own loop is what this takes the place of."""
+        """Have children run all tests, in place of pytest's own loop."""
         if session.testsfailed and not session.config.option.continue_on_collection_errors:
             return None  # pytest ends the run
         session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
@@ -160,7 +160,7 @@ class Parent:
             self._say(f"FAILED {report.nodeid}: {reason.partition(chr(10))[0]}")
 
     def _on_limit(self, session: pytest.Session) -> None:
-        """End the run, and tell what it was at."""
+        """End the run, and tell its state."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         ran = [
             f"{session.items[number].nodeid} (for {time.monotonic() - self._since[child.number]:.0f} s)"
@@ -194,7 +194,7 @@ class Parent:
         """Pass on the reports of a test; False: no more come."""
         hook = session.config.hook
         messages = None
-        with contextlib.suppress(EOFError, OSError):  # OSError: it was killed while it sent them
+        with contextlib.suppress(EOFError, OSError):  # OSError: killed while sending
             messages = child.reports.recv()
         if messages is None:
             return False
@@ -210,11 +210,11 @@ class Parent:
 
     def _look(self, session: pytest.Session, child: Child) -> None:
         pid, wait_status = os.waitpid(child.pid, os.WNOHANG)
-        if pid:  # its end of the pipe is open in a process that a test has forked, or it has ended just now
+        if pid:  # its end of the pipe is open in a process forked by a test, or it has just ended
             self._on_end(session, child, wait_status)
 
     def _on_end(self, session: pytest.Session, child: Child, wait_status: int) -> None:
-        del self._children[child.reports]  # first: it is waited for, and what it has sent last may end the run
+        del self._children[child.reports]  # first: the child is waited for, and its last words may end the run
         with child.reports:
             while child.reports.poll() and self._tell(session, child):
                 pass
@@ -239,10 +239,10 @@ class Parent:
         self._fork(session, child.number)
 
     def _end(self) -> None:
-        """Interrupt the children that are left, and wait for them; kill those that do not end."""
+        """Interrupt the remaining children, and wait; kill the ones that do not end."""
         pids = [child.pid for child in self._children.values()]
         for child in self._children.values():
-            child.reports.close()  # a child whose test takes no notice of the signal ends at its next report
+            child.reports.close()  # a child whose test ignores the signal ends at its next report
             os.kill(child.pid, signal.SIGINT)
         ends_at = time.monotonic() + END_SECONDS
         try:
@@ -258,7 +258,7 @@ class Parent:
 
 
 class Reporter:
-    """In a child, in place of what writes to the terminal: it sends the reports of each test. Timeouts write their stacks to `_tw`."""
+    """In a child, in place of the terminal reporter: sends the reports of each test. Timeouts write their stacks to `_tw`."""
 
     def __init__(self, config: pytest.Config, sender: multiprocessing.connection.Connection) -> None:
         self._config = config
@@ -268,14 +268,13 @@ class Reporter:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep a report until its test is done; a fixture that was set up, or ended, without a word is none."""
+        """Keep a report until its test is done; a silent fixture, set up or ended, is none."""
         if report.when != "call" and report.passed and not report.sections and not self._config.option.durations:
             return
         self._messages.append(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logfinish(self) -> None:
-        """Send them."""
         self._sender.send(self._messages)
         self._messages = []
 
@@ -283,27 +282,27 @@ class Reporter:
 def run_child(
     session: pytest.Session, shares: Shares, number: int, sender: multiprocessing.connection.Connection, turns: str
 ) -> None:
-    """Run tests until none is left, then end this process: it never returns."""
+    """Run tests until none is left, then end this process without a return."""
     status, terminal = 3, 2
     try:
         terminal = os.dup(2)  # capture takes 2 itself
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has what it starts with `&` ignore it
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell makes background commands ignore it
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
         begin_child(session.config, number, sender, turns)
         for at, following in shares.pairs(number):
             item = session.items[at]
             nextitem = session.items[following] if following >= 0 else None
-            if nextitem is item:  # --repeat: it is torn down whole
+            if nextitem is item:  # --repeat: torn down whole
                 nextitem = None
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=nextitem)
-            if session.shouldfail:  # the parent ends the run, and would interrupt the next test as it starts something
+            if session.shouldfail:  # the parent ends the run, and would interrupt the next test at its start
                 break
         save_coverage()
         status = 0
     except BaseException as error:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C comes from the terminal, and from the parent once more
-        depth = -1 if isinstance(error, KeyboardInterrupt) else None  # where it was is enough
+        depth = -1 if isinstance(error, KeyboardInterrupt) else None  # its place is enough
         os.write(terminal, traceback.format_exc(depth).encode())
         with contextlib.suppress(BaseException):
             session._setupstate.teardown_exact(None)
@@ -312,11 +311,11 @@ def run_child(
 
 
 def begin_child(config: pytest.Config, number: int, sender: multiprocessing.connection.Connection, turns: str) -> None:
-    """Make this process's own what its parent had: output, folders, turns."""
+    """Make the parent's output, folders and turns this process's own."""
     end_with_parent()
     plugins = config.pluginmanager
     capture = plugins.getplugin("capturemanager")
-    if capture is not None and capture._global_capturing is not None:  # into a file that all children would share
+    if capture is not None and capture._global_capturing is not None:  # into a file shared by all children
         capture.stop_global_capturing()
         capture.start_global_capturing()
     reporter = Reporter(config, sender)
@@ -331,7 +330,7 @@ def begin_child(config: pytest.Config, number: int, sender: multiprocessing.conn
 
 
 def save_coverage() -> None:
-    """Write what was covered, if it is measured: this process ends without `atexit`."""
+    """Write the coverage, if measured: this process ends without `atexit`."""
     coverage = sys.modules.get("coverage")
     measuring = coverage.Coverage.current() if coverage is not None else None
     if measuring is not None:

@@ -1,4 +1,4 @@
-"""Clients that speak in octets, over a blocking socket, in TLS or not: strict about what they receive."""
+"""Clients that speak in octets, over a blocking socket, with TLS or without: strict about received octets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .waiting import PATIENCE_SECONDS
 
 
 class Truncated(Exception):
-    """The connection ended within a response; `octets` is what had come of it."""
+    """The connection ended within a response; `octets` is the received part."""
 
     def __init__(self, octets: bytes, is_reset: bool) -> None:
         super().__init__(f"truncated after {octets[-200:]!r}, {'reset' if is_reset else 'closed'}")
@@ -29,7 +29,7 @@ class Reply(NamedTuple):
     version: str
     status: int
     reason: str
-    fields: list[tuple[str, str]]  # as they came
+    fields: list[tuple[str, str]]  # unchanged
     body: bytes
     framing: str  # "length", "chunked", "close" or "none"
 
@@ -49,7 +49,7 @@ class RawClient:
 
     Truncated = Truncated
     authority = ""  # whose certificates are believed
-    protocol = "HTTP/1.1"  # as the app sees it
+    protocol = "HTTP/1.1"  # in the app's view
 
     def __init__(self, address: Any, receive_buffer_bytes: int | None = None) -> None:
         family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
@@ -71,7 +71,6 @@ class RawClient:
     # Sending
 
     def send(self, data: bytes) -> None:
-        """Send all of it."""
         self.sock.sendall(data)
 
     def request(self, target: str = "/", *fields: str, method: str = "GET", body: bytes = b"") -> None:
@@ -154,7 +153,7 @@ class RawClient:
             yield chunk
 
     def ask(self, data: bytes) -> bytes:
-        """Send octets; return all that comes before the connection closes."""
+        """Send octets; return all octets until the connection closes."""
         self.send(data)
         return self.recv_to_end()
 
@@ -200,7 +199,7 @@ class RawClient:
         self.sock.close()
 
     def reset(self) -> None:
-        """Close with a reset, as a client that crashes."""
+        """Close with a reset, as a crashing client."""
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.sock.close()
 
@@ -225,7 +224,7 @@ class RawClient:
 
 
 class TLSClient(RawClient):
-    """The same in TLS; a connection that ends without a closure alert is taken for a reset."""
+    """The same in TLS; a connection that ends without a closure alert counts as reset."""
 
     def __init__(
         self, address: Any, receive_buffer_bytes: int | None = None, context: ssl.SSLContext | None = None
@@ -234,7 +233,7 @@ class TLSClient(RawClient):
         if context is None:
             context = ssl.create_default_context(cafile=self.authority)
         try:
-            # Without PyPy's help: a socket that is closed in the handshake would be a warning.
+            # Without PyPy's help: a socket closed in the handshake would be a warning.
             self.sock = context.wrap_socket(self.sock, server_hostname="localhost", suppress_ragged_eofs=False)
         except BaseException:
             self.sock.close()
@@ -260,6 +259,6 @@ class TLSClient(RawClient):
 
 
 def fetch_once(address: Any, target: str = "/", *fields: str) -> Reply:
-    """Return the response to a request on a connection of its own."""
+    """Return the response to a request on a fresh connection."""
     with contextlib.closing(RawClient(address)) as client:
         return client.fetch(target, "Connection: close", *fields)

@@ -1,7 +1,7 @@
 """Hosts on one machine: network namespaces on a bridge, each with a server, and a balancer in one of them; Linux, as root.
 
-A host has the ports of docs/balancers.md, since no other program uses them: only addresses differ from the page. With CLUSTER_SAVE=1
-(`make cluster ARGS=--save`) what was seen is kept in benchmarks/results.
+A host has the ports of docs/balancers.md, since no other program uses them: only addresses differ from the page. With CLUSTER_SAVE=1 (`make cluster
+ARGS=--save`) the results are kept in benchmarks/results.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .workers import Workers
 NAMES = ("one", "two", "three")
 SAVES = bool(os.environ.get("CLUSTER_SAVE"))
 PATIENCE_SECONDS = 60.0
-# As examples/haproxy/serve.sh has them, but that one process serves, and that its end is not delayed for longer than it takes a balancer to hear of it.
+# As in examples/haproxy/serve.sh, but one process serves, and its end is not delayed for longer than a balancer needs to hear of it.
 FLAGS = (
     "--bind", ":8000", "--bind", "uwsgi://:8001", "--workers", "1", "--threads", "8", "--metrics", ":9100", "--agent-check", ":9101",
     "--drain-delay", "2", "--max-connection-requests", "1000", "--max-connection-age", "5m",
@@ -63,11 +63,11 @@ def app(environ, start_response):
     start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(body)))])
     return [body]
 '''
-_ROWS: list[dict[str, Any]] = []  # what this run has seen
+_ROWS: list[dict[str, Any]] = []  # this run's results
 
 
 def why_not() -> str:
-    """Return why this run has no whole set of cluster tests; "": it has."""
+    """Return the reason why this run has no whole set of cluster tests; "": it has."""
     return why_not_here() if os.environ.get("CLUSTER") else "`make cluster` runs it, as root"
 
 
@@ -80,7 +80,7 @@ def why_not_here() -> str:
     return "" if shutil.which("ip", path=SEARCH_PATH) else "ip is not installed (Debian: iproute2)"
 
 
-# Of every test here; it may start six servers on a machine that is busy.
+# Of every test here; six servers may start on a busy machine.
 MARKS = [pytest.mark.checkout, pytest.mark.slow, pytest.mark.timeout(600)]
 whole = pytest.mark.skipif(bool(why_not()), reason=why_not())
 short = pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())  # each run of the suite has one
@@ -94,7 +94,7 @@ class Gunicorn(Workers):
 
     @property
     def target(self) -> str:
-        """What it is to serve."""
+        """The served app."""
         return "site_app:app"
 
 
@@ -102,14 +102,14 @@ class Gunicorn(Workers):
 GUNICORN_FLAGS = (
     "--bind", "0.0.0.0:8000", "--workers", "1", "--threads", "8", "--keep-alive", "75", "--pythonpath", ".",
 )  # fmt: skip
-# What HAProxy asks an aserve on ports of their own: gunicorn has but the app's port, and nothing to say of its load.
+# HAProxy asks an aserve on ports of their own: gunicorn has but the app's port, and no words on its load.
 NO_AGENT = {
     "check port 9100 inter 2s fall 2 rise 1 agent-check agent-port 9101 agent-inter 1s": "check inter 2s fall 2 rise 1"
 }
 
 
 class Node:
-    """One host, whose server may be another after a while."""
+    """One host, whose server may change."""
 
     def __init__(self, place: Place, name: str, folder: pathlib.Path) -> None:
         self.name, self.place = name, place
@@ -121,11 +121,10 @@ class Node:
 
     @property
     def process(self) -> Workers:
-        """Its server."""
         return self.processes[-1]
 
     def serve(self, version: str, server: str = "aserve", flags: tuple[str, ...] = FLAGS) -> None:
-        """Start a server of this version, and wait until it answers."""
+        """Start a server of this version, and wait for its first answer."""
         app = APP.format(version=f"{version} {self.name}")
         if server == "gunicorn":
             made: Workers = Gunicorn(self._folder, app, *GUNICORN_FLAGS, launcher=self.place.launcher)
@@ -135,7 +134,7 @@ class Node:
         wait_until(self.answers, PATIENCE_SECONDS, lambda: self.process.log)
 
     def answers(self) -> bool:
-        """Whether it answers us, from beside the balancer."""
+        """Tell whether the host answers us, from beside the balancer."""
         return _ask((self.place.address, 8000)) != b""
 
     def pause(self, seconds: float) -> None:
@@ -149,23 +148,22 @@ class Node:
         run_command("balancers", wish, "--control", self._control, check=True)
 
     def end_server(self) -> None:
-        """Send SIGTERM, and wait until it has ended as it should."""
+        """Send SIGTERM, and wait for a proper end."""
         self.process.signal()
         assert self.process.wait(PATIENCE_SECONDS) == 0, self.process.log
 
     def kill(self) -> None:
-        """Kill its processes, as a machine does that is out of memory."""
+        """Kill its processes, as a machine out of memory does."""
         for pid in (self.process.pid, *self.process.workers):
             os.kill(pid, signal.SIGKILL)
         self.process.wait()
 
     def begun(self) -> list[str]:
-        """Return the names of requests that its app has begun."""
+        """Return the names of begun requests."""
         path = self._folder / "begun"
         return path.read_text().split() if path.exists() else []
 
     def end(self) -> None:
-        """End all that is left."""
         for process in self.processes:
             process.end()
 
@@ -210,7 +208,7 @@ class Cluster:
 
     @property
     def log(self) -> str:
-        """What the balancer has written."""
+        """The balancer's output."""
         return self.balancer.log_path.read_text(errors="replace")
 
     def part(self, node: Node) -> None:
@@ -219,24 +217,23 @@ class Cluster:
         node.place.lose(self.front)
 
     def heal(self, node: Node) -> None:
-        """Let them find each other."""
+        """Let the two find each other."""
         self.front.find(node.place)
         node.place.find(self.front)
 
     def command(self, line: str) -> str:
-        """Tell HAProxy this; return its answer."""
+        """Send HAProxy a command; return its answer."""
         with contextlib.closing(socket.socket(socket.AF_UNIX)) as sock:
             sock.connect(self.balancer.admin)
             sock.sendall(line.encode() + b"\n")
             return b"".join(iter(lambda: sock.recv(4096), b"")).decode()
 
     def answering(self, count: int = 12) -> set[bytes]:
-        """Return the versions and hosts that answered the requests; a request that fails has none."""
+        """Return the versions and hosts of the answers; a failed request has none."""
         return {_ask(self.address) for _ in range(count)} - {b""}
 
     def failures(self, load: Steady) -> list[tuple[Ask, set[str]]]:
-        """
-        Return what was not answered rightly, each with the hosts that have begun it, or that it was sent to last.
+        """Return wrong or missing answers, each with the hosts that have begun the request, or that it was sent to last.
 
         HAProxy logs none that came on a kept connection and failed on another: it closes the former, and the client may send it again.
         """
@@ -249,13 +246,13 @@ class Cluster:
         return found
 
     def shares(self, load: Steady) -> list[int]:
-        """Return which share of the requests each host has answered since something happened last, in percent."""
+        """Return each host's share of the requests answered since the last event, in percent."""
         since = max(map(float, load.marks), default=0.0)
         hosts = [ask.host.decode().rpartition(" ")[2] for ask in load.answered_since(since) if ask.kind in QUICK]
         return [round(100 * hosts.count(node.name) / max(1, len(hosts))) for node in self.nodes]
 
     def keep(self, scenario: str, load: Steady, note: str = "") -> dict[str, Any]:
-        """Count what has become of a load that is over, for the results; return the row."""
+        """Count the outcomes of a finished load, for the results; return the row."""
         sent = self.balancer.sent()
         row: dict[str, Any] = {
             "scenario": scenario,
@@ -279,7 +276,6 @@ class Cluster:
                 socket.create_connection((place.address, PORT), 10).close()
 
     def close(self) -> None:
-        """End all of it."""
         for node in self.nodes:
             node.end()
         if self._process is not None:
@@ -288,12 +284,12 @@ class Cluster:
 
 
 def versions(version: str, names: Iterable[str] = NAMES) -> set[bytes]:
-    """Return what hosts of this version say they are."""
+    """Return the expected words of hosts of this version."""
     return {f"{version} {name}".encode() for name in names}
 
 
 def _ask(address: tuple[str, int]) -> bytes:
-    """Return the version and host that answer there; b"": no answer, or a wrong one."""
+    """Return the answering version and host; b"": no answer, or a wrong one."""
     with contextlib.suppress(OSError, RawClient.Truncated), contextlib.closing(RawClient(address)) as client:
         reply = client.fetch("/", "Connection: close")
         return reply.body.partition(b" | ")[0] if reply.status == 200 else b""
@@ -320,7 +316,7 @@ def cluster(tmp_path: pathlib.Path) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session", autouse=True)
 def kept_results() -> Iterator[None]:
-    """Keep what was seen, if that is asked for."""
+    """Keep the results, if asked for."""
     yield
     if SAVES and _ROWS:
         [record] = modules("record")

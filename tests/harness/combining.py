@@ -1,4 +1,4 @@
-"""What is combined in a test: all of it in the whole suite, each value once in the brief run."""
+"""Combinations of a test: all in the whole suite, each value once in the brief run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def marked(row: Any, mark: pytest.MarkDecorator) -> Any:
-    """Return a row of `parametrize` with one mark more: a value, a tuple of values, or what pytest.param has made."""
+    """Return a row of `parametrize` with one mark more: a value, a tuple of values, or a pytest.param."""
     if hasattr(row, "marks"):
         return pytest.param(*row.values, marks=(*row.marks, mark), id=row.id)
     return pytest.param(*(row if isinstance(row, tuple) else (row,)), marks=mark)
@@ -21,7 +21,7 @@ def long(row: Any) -> Any:
 
 
 def each_once(firsts: Sequence[Any], seconds: Sequence[Any]) -> list[Any]:
-    """Return rows of `parametrize`, all pairs; in the brief run each of `seconds`, which are more, has one of `firsts` in turn."""
+    """Return rows of `parametrize`, all pairs; in the brief run each of `seconds`, the longer list, has one of `firsts` in turn."""
     return [
         pytest.param(first, second, marks=() if number % len(firsts) == place else pytest.mark.long)
         for place, first in enumerate(firsts)

@@ -1,6 +1,6 @@
-"""The commands that the pages for people show: each line of their blocks of sh, and what runs it.
+"""The commands on pages for people: each line of their blocks of sh, and its runner.
 
-A shell types them, in a page's order, in a folder made for it (tests/e2e/test_sessions.py), but for programs of TOOLS, which say why not.
+A shell types them, in a page's order, in a folder made for it (tests/e2e/test_sessions.py), but for programs of TOOLS, with the reason.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SUBCOMMANDS = (
 )
 SHOWING = {"--check", "--check-config", "--help", "--print-completion", "--version"}
 
-# What each Unix has.
+# The programs of each Unix.
 SHELL = (
     "cat", "cd", "chmod", "cp", "curl", "echo", "export", "find", "for", "grep", "kill", "ln", "ls", "mkdir", "mv", "openssl", "ps", "python", "rm", "touch"
 )  # fmt: skip
@@ -69,17 +69,17 @@ TOOLS = {
 
 
 class Command(NamedTuple):
-    """A command as a page shows it."""
+    """A command on a page."""
 
     page: str  # its path in the repository
-    text: str  # as it stands, with its continuation lines and here-document
+    text: str  # unchanged, with its continuation lines and here-document
 
     def __str__(self) -> str:
         return f"{self.page}: {self.text}"
 
     @property
     def bare(self) -> str:
-        """Its text without the comment behind it."""
+        """The text without its last comment."""
         return re.sub(r"[ \t]+#[ \t][^\n]*\Z", "", self.text)
 
     @property
@@ -89,7 +89,7 @@ class Command(NamedTuple):
 
     @property
     def tools(self) -> list[str]:
-        """The programs that it runs."""
+        """Its programs."""
         return [words[0] for words in self._programs()]
 
     def _programs(self) -> list[list[str]]:
@@ -109,7 +109,7 @@ class Command(NamedTuple):
 
     @property
     def serves(self) -> bool:
-        """Whether it is aserve, and serves until a signal."""
+        """Tell whether the command is aserve's, and serves until a signal."""
         words = self.words
         return (
             words[0] == "aserve" and len(words) > 1 and words[1] not in SUBCOMMANDS and not SHOWING.intersection(words)
@@ -117,7 +117,7 @@ class Command(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """A block that a reader saves as the file that it names."""
+    """A block that a reader saves as the named file."""
 
     page: str
     path: str
@@ -125,7 +125,7 @@ class Saved(NamedTuple):
 
 
 def steps_of(page: pathlib.Path) -> Iterator[Command | Saved]:
-    """Yield what a reader does with a page, in its order."""
+    """Yield a reader's acts on a page, in order."""
     name = str(page.relative_to(ROOT))
     for _, language, block in BLOCK.findall(page.read_text()):
         text = textwrap.dedent(block)
@@ -142,7 +142,7 @@ def commands_of(page: pathlib.Path) -> list[Command]:
 
 
 def split(block: str) -> Iterator[str]:
-    """Yield the commands of a block: a line, with those that continue it and its here-document."""
+    """Yield the commands of a block: a line, with its continuation lines and its here-document."""
     lines = iter(block.splitlines())
     for line in lines:
         if not line.strip() or line.lstrip().startswith("#"):

@@ -1,6 +1,6 @@
-"""A cache whose change is cut off before each of its lines, in a process of its own: `python cutting.py CHANGE`.
+"""A cache whose change is cut off before each of its lines, in its own process: `python cutting.py CHANGE`.
 
-Not in that of the tests: CPython 3.11 never gets past an exception that is pending in another thread where it is traced.
+Not in the tests' process: CPython 3.11 never gets past an exception pending in another thread where it is traced.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Callable
 from aserve.compat.uwsgi_api import caches
 from aserve.compat.uwsgi_api.memory import Memory
 
-# By name: what is done, and to which value; None: to all.
+# By name: the act, and its value; None: all.
 CHANGES: dict[str, tuple[Callable[[caches.Cache], object], bytes | None]] = {
     "set": (lambda cache: cache.set(b"new", b"N"), b"new"),
     "update": (lambda cache: cache.set(b"1", b"N" * 16, is_update=True), b"1"),
@@ -51,12 +51,12 @@ def cut_at(line_count: int, function: Callable[[caches.Cache], object], cache: c
 
 
 def values_of(cache: caches.Cache) -> dict[bytes, bytes | None]:
-    """Return what is there."""
+    """Return the present values."""
     return {key: cache.get(key) for key in cache.keys()}  # noqa: SIM118 - a method of its own
 
 
 def check(name: str) -> None:
-    """Cut this change off everywhere, and look each time at what is left."""
+    """Cut this change off everywhere, and check the rest each time."""
     change, key = CHANGES[name]
     cache, lines = Memory.open(["items=5,blocksize=16,keysize=8"]).caches["default"], 0
     while True:

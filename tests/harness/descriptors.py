@@ -1,4 +1,4 @@
-"""The descriptors that this process has open, beside those of whatever else runs in it."""
+"""The open descriptors of this process, beside those of other code in it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .waiting import wait_until
 
 
 def open_descriptors() -> set[tuple[int, int, int]]:
-    """Return each open descriptor with the device and inode that it leads to."""
+    """Return each open descriptor with its device and inode."""
     found = set()
     for name in os.listdir("/dev/fd"):
-        with contextlib.suppress(OSError):  # the listing's own, which is closed by now
+        with contextlib.suppress(OSError):  # the listing's own, closed by now
             status = os.fstat(int(name))
             found.add((int(name), status.st_dev, status.st_ino))
     return found
@@ -21,11 +21,10 @@ def open_descriptors() -> set[tuple[int, int, int]]:
 
 @contextlib.contextmanager
 def none_stays_open() -> Iterator[None]:
-    """
-    Fail where a descriptor that is opened in this block stays open.
+    """Fail where a descriptor opened in this block stays open.
 
-    A process has run other tests before: their garbage closes descriptors at any time, and their threads open some for a moment.
-    Therefore numbers are not counted: what is new must go again.
+    A process has run other tests before: their garbage closes descriptors at any time, and their threads open some for a moment. Therefore numbers
+    are not counted: new descriptors must go again.
     """
     before = open_descriptors()
     yield

@@ -25,19 +25,19 @@ from typing import Any, NamedTuple
 from . import apps
 
 CORPUS = pathlib.Path(__file__).parents[1] / "corpus" / "desync"
-# The limits that some files go over.
+# The limits that some files exceed.
 SETTINGS = {"max_body_bytes": 10_000, "max_head_bytes": 16_384}
 
 
 class Pair(NamedTuple):
-    """One file of the corpus, as it is for one parser."""
+    """One file of the corpus, for one parser."""
 
     name: str
     raw: bytes
     expected: dict[str, Any]
 
     def by(self, http_parser: str) -> dict[str, Any]:
-        """Return what this parser must make of it."""
+        """Return the expected end by this parser."""
         return {**self.expected, **self.expected.get(http_parser, {})}
 
 
@@ -50,24 +50,24 @@ def load() -> list[Pair]:
 
 
 class Seen(NamedTuple):
-    """A request, as the app saw it."""
+    """A request, in the app's view."""
 
     method: str
     target: str
     body: str | None
     host: str
-    tag: str  # what the front server calls it
+    tag: str  # the front server's name for it
 
 
 class Witness:
-    """An app that notes each request once it has it whole, and answers as the path says."""
+    """An app that notes each whole request, and answers by its path."""
 
     def __init__(self) -> None:
         self._seen: list[Seen] = []
         self._lock = threading.Lock()
 
     def take(self) -> list[Seen]:
-        """Return what was seen since the last call."""
+        """Return the requests since the last call."""
         with self._lock:
             seen, self._seen = self._seen, []
         return seen

@@ -1,7 +1,7 @@
-"""The pairs of corpus/desync as streams of HTTP/2: what is sent, and what must become of it.
+"""The pairs of corpus/desync as streams of HTTP/2: the sent frames, and the expected end.
 
-A request that HTTP/1.1 accepts is sent as it is meant, each of the pair on a stream of its own.  One that is refused is sent as a client
-would that wants another server, behind a front server, to read two: its lines are fields, and all that follows its head is its body.
+A request that HTTP/1.1 accepts is sent as meant, each of the pair on its own stream. A refused one is sent as by a client that wants another server,
+behind a front server, to read two: its lines are fields, and all behind its head is its body.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BODIES = {"body-longer-than-length"}
 
 
 def expected_of(pair: Pair) -> dict[str, Any] | None:
-    """Return what must become of a pair over HTTP/2: as over HTTP/1.1, but that no refusal ends the connection; None: it has no meaning."""
+    """Return the expected end of a pair over HTTP/2: as over HTTP/1.1, but no refusal ends the connection; None: the pair has no meaning."""
     if pair.name.startswith(tuple(FILES_NOT_OVER_HTTP2)):
         return None
     expected = {**pair.expected, **pair.by("http2"), "then": "open"}
@@ -29,7 +29,7 @@ def expected_of(pair: Pair) -> dict[str, Any] | None:
 
 
 def is_one(pair: Pair) -> bool:
-    """Whether it is sent as one request, which is refused."""
+    """Tell whether the pair is sent as one request, which is refused."""
     return not pair.expected["seen"] or pair.name in BODIES
 
 
@@ -47,7 +47,7 @@ def sendings(pair: Pair) -> list[Callable[[HTTP2Client], object]]:
 
 
 def fields_of(head: bytes) -> list[Field]:
-    """Return a head's lines as fields; what it folds, or ends otherwise than by CR LF, stays in values."""
+    """Return a head's lines as fields; folds, and ends other than CR LF, stay in values."""
     line, *lines = re.split(rb"\r\n(?![ \t])", head)
     method, _, rest = line.partition(b" ")
     fields = [(b":method", method), (b":scheme", b"https"), (b":path", rest.rpartition(b" ")[0])]

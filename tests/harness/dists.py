@@ -1,7 +1,7 @@
-"""What must be in an sdist and in a wheel, and what must not.
+"""The content of an sdist and of a wheel, and forbidden files.
 
-Owns:     the faults of a list of names, beside the files that git knows.
-Not here: building them (tests/test_setup.py builds an sdist), and trying them (tests/release.py).
+Owns: the faults of a list of names, beside the files known to git. Not here: building them (tests/test_setup.py builds an sdist), and trying them
+(tests/release.py).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ ROOT = pathlib.Path(__file__).parent.parent.parent
 ONLY_IN_GIT = {".gitattributes", ".gitignore"}
 # A compiler writes these names, or a tool that has run in the folder.
 BUILT = re.compile(r"\.(so|o|pyc|pyd)$|(^|/)(__pycache__|\.venv[^/]*|build|dist)/|^aserve/_cparsers\.c$")
-# The parsers; and of a wheel that is for one CPython alone, the native path.
+# The parsers; and of a wheel for one CPython alone, the native path.
 EXTENSION = re.compile(r"aserve/_(cparsers|native)\.[\w.-]+\.so")
 
 
 def tracked() -> set[str]:
-    """Return the files of the repository, new ones that are not yet committed included."""
+    """Return the files of the repository, new uncommitted ones included."""
     command = ["git", "-c", "safe.directory=*", "ls-files", "-coz", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return {name for name in listed.stdout.split("\0") if name and (ROOT / name).exists()}
@@ -39,7 +39,7 @@ def names_of(path: pathlib.Path) -> set[str]:
 
 
 def faults_of_sdist(names: set[str], files: set[str]) -> list[str]:
-    """Return what an sdist lacks of the repository's files, and what it has of others'."""
+    """Return repository files missing in an sdist, and foreign ones in it."""
     lacks = files - ONLY_IN_GIT - names
     made = {"PKG-INFO", "setup.cfg"}  # by setuptools
     more = {name for name in names - files - made if not name.startswith("aserve_wsgi.egg-info/")}
@@ -48,7 +48,7 @@ def faults_of_sdist(names: set[str], files: set[str]) -> list[str]:
 
 
 def faults_of_wheel(names: set[str], files: set[str], *, has_native: bool = False) -> list[str]:
-    """Return what a wheel lacks of the package, and what it has beside it: no tests, no source of C, but the pages."""
+    """Return package files missing in a wheel, and foreign ones in it: no tests, no source of C, but the pages."""
     package = {name for name in files if name.startswith("aserve/")}
     package |= {f"aserve/{name}" for name in files if re.fullmatch(r"docs/[^/]+\.md", name)}  # for `aserve docs`
     extensions = {name for name in names if EXTENSION.fullmatch(name)}

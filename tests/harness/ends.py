@@ -11,5 +11,5 @@ _monotonic = time.monotonic
 
 
 def ended(exchange: Any) -> Ended:
-    """Return what is kept of an exchange that ends now."""
+    """Return the kept record of an exchange that ends now."""
     return ended_of(exchange, _monotonic(), hasattr(exchange.response, "head"))

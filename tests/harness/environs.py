@@ -1,4 +1,4 @@
-"""One request's vars as both makers of environs get them: native/environ.c, and its twin in Python."""
+"""One request's vars for both makers of environs: native/environ.c, and its twin in Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOT_MADE = ("wsgi.input", "wsgi.early_hints")  # the caller sets these
 
 
 class Request(NamedTuple):
-    """What the environ of one request is made of, but for the listener's base."""
+    """The parts of a request's environ, without the listener's base."""
 
     vars: str
     own_count: int = REQUEST_LINE_COUNT
@@ -55,7 +55,7 @@ def from_front(*pairs: tuple[str, str]) -> Request:
 
 
 def made_by_twin(base: dict[str, Any], request: Request) -> dict[str, Any]:
-    """Return what Python makes of it, without what it has kept of others."""
+    """Return Python's environ, without kept parts of other requests."""
     exchange = Exchange(request.vars, request.own_count)
     exchange.is_from_front = request.is_front
     exchange.connection = FakeConnection(base)
@@ -65,11 +65,11 @@ def made_by_twin(base: dict[str, Any], request: Request) -> dict[str, Any]:
 
 
 def made_by_native(native: Any, base: dict[str, Any], request: Request, place: int = 0) -> tuple[Any, int]:
-    """Return what C makes of it, or None; and the place of its field section."""
+    """Return C's environ, or None; and the place of its field section."""
     octets = request.vars.encode("latin-1")
     return native.make_environ(base, request.is_front, octets, request.own_count, request.addr, request.port, place)
 
 
 def shown(environ: dict[str, Any]) -> dict[str, Any]:
-    """Return an environ without what the caller sets."""
+    """Return an environ without the caller's own entries."""
     return {name: value for name, value in environ.items() if name not in NOT_MADE}

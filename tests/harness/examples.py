@@ -1,4 +1,4 @@
-"""Examples that Hypothesis makes, for tests: the same ones every time, however slow the machine is."""
+"""Hypothesis' examples for tests: the same ones every time, however slow the machine."""
 
 from __future__ import annotations
 

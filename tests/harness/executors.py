@@ -1,7 +1,7 @@
 """An executor for its tests: on a running loop, with real threads, driven by events.
 
-`await run(test)` calls `await test(harness)`, `run_with_leader` also gives it the handle set that a worker waits at; then
-every worker must end. `harness.submit` returns a future that a job resolves: it posts, and the loop sets it.
+`await run(test)` calls `await test(harness)`, `run_with_leader` also gives the handle set of the waiting worker; then every worker must end.
+`harness.submit` returns a future that a job resolves: it posts, and the loop sets it.
 """
 
 from __future__ import annotations
@@ -27,15 +27,13 @@ class ExecutorHarness:
         self._others = set(threading.enumerate())  # a worker of an earlier test may still be on its way out
 
     def held(self):
-        """Return a job that blocks until its gate opens, the gate, and a future of where it runs."""
+        """Return a job that blocks until its gate opens, the gate, and a future of its thread's name."""
         gate, started = threading.Event(), self.loop.create_future()
         self.gates.append(gate)
 
         def job(_):
             self.executor.post(resolve, started, threading.current_thread().name)
-            gate.wait(
-                2 * PATIENCE_SECONDS
-            )  # longer than the test waits for anything: it goes on only where the gate opens
+            gate.wait(2 * PATIENCE_SECONDS)  # longer than any wait of the test: it goes on only where the gate opens
 
         return job, gate, started
 
@@ -50,7 +48,7 @@ class ExecutorHarness:
         return done
 
     def submit_held(self):
-        """Submit a held job; return its gate and a future of where it runs."""
+        """Submit a held job; return its gate and a future of its thread's name."""
         job, gate, started = self.held()
         self.executor.submit(job, None)
         return gate, started
@@ -63,16 +61,15 @@ class ExecutorHarness:
             await asyncio.sleep(0)
 
     def worker_names(self):
-        """Return the names of the workers that this executor has started and that have not ended."""
+        """Return the names of this executor's living workers."""
         names = (thread.name for thread in threading.enumerate() if thread not in self._others)
         return {name for name in names if name.startswith("aserve-worker-")}
 
     async def start_workers(self, count):
-        """
-        Start `count` workers; they sleep in the order of their numbers.
+        """Start `count` workers; they sleep in the order of their numbers.
 
-        From then on the executor does not look whether the queue stands still. So it wakes no other worker beside one that
-        was woken and gets no CPU, and which worker runs a job is certain.
+        From then on the executor does not look for a standing queue. So it wakes no other worker beside a woken one without CPU, and the worker of
+        each job is certain.
         """
         threads = self.executor.threads
         max_threads, threads.max_threads = threads.max_threads, count  # a slow machine would start more
@@ -98,7 +95,7 @@ async def wait(future):
 
 
 async def run(test, max_threads=8, extra_threads=0):
-    """Run `await test(harness)`; then every worker must end. Return what has reached the loop's exception handler."""
+    """Run `await test(harness)`; then every worker must end. Return the faults of the loop's exception handler."""
     loop = asyncio.get_running_loop()
     faults = []
     loop.set_exception_handler(lambda _, context: faults.append(context))
@@ -126,13 +123,13 @@ class FakeHandleSet:
 
     def __init__(self, executor):
         self.executor = executor
-        self.batches = collections.deque()  # of jobs, each a batch that one `wait` brings
+        self.batches = collections.deque()  # of jobs, each a batch of one `wait`
         self.woken = threading.Semaphore(0)
         self.waits = []  # milliseconds, and the waiting worker
         self.in_take = threading.Event()
         self.go_on = threading.Event()  # `take` waits for it
         self.go_on.set()
-        self.error = None  # what `take` raises
+        self.error = None  # the error of `take`
         self.has_gil = threading.Event()  # `wait` returns only then, though something has come
         self.has_gil.set()
         self.is_waiting = False
@@ -170,7 +167,7 @@ class FakeHandleSet:
     def watch(self):
         self.timer.send(b"8 octets")  # the time is over at once
 
-    # What the test does
+    # Acts of the test
 
     def bring(self, *jobs):
         """Requests come, all at once."""
@@ -193,7 +190,7 @@ class FakeHandleSet:
 
 
 async def run_with_leader(test, max_threads=8, extra_threads=0):
-    """Run `await test(harness, handles)` with a worker that leads; then every worker must end."""
+    """Run `await test(harness, handles)` with a leading worker; then every worker must end."""
 
     async def test_with_handles(harness):
         handles = FakeHandleSet(harness.executor)

@@ -1,4 +1,4 @@
-"""What a server's extensions are, for tests that look into one."""
+"""A server's extensions, for tests that look into one."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ Kind = TypeVar("Kind", bound=Extension)
 
 
 def extension_of(server: Server, kind: type[Kind]) -> Kind:
-    """Return the one of this class."""
+    """Return the extension of this class."""
     (found,) = [one for one in server._extensions._all if type(one) is kind]
     return found  # type: ignore[return-value]
 
 
 def flush_ends(server: Server) -> None:
-    """Let readers have the ends of requests that wait."""
+    """Let readers have the waiting ends of requests."""
     if server._commons.ends is not None:
         server._commons.ends.flush()
 
 
 def new_context(server: Any = None, **changes: Any) -> ServerContext:
-    """Return what an extension of this server, or of none, is given at its start."""
+    """Return the start context of an extension of this server, or of none."""
     nothing = ServerContext(server, None, None, Busy(1), None, [], lambda name: None)  # type: ignore[arg-type]
     return nothing._replace(**changes)
 
 
 def new_exchange() -> Exchange:
-    """Return one of a client, without a request."""
+    """Return an exchange of a client, without a request."""
     exchange = Exchange("", 0)
     exchange.connection = types.SimpleNamespace(remote_addr="10.0.0.1")  # type: ignore[assignment]
     return exchange

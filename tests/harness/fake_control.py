@@ -10,7 +10,7 @@ from typing import Any
 
 
 class FakeControl:
-    """Answers each question with what the test has put in `answers` by its name; silent while `gate` is closed."""
+    """Answers each question from `answers`, by its name; silent while `gate` is closed."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = str(path)
@@ -27,7 +27,7 @@ class FakeControl:
 
     async def __aexit__(self, *exc_info: object) -> None:
         self.stop()
-        await asyncio.sleep(0)  # what was accepted just now has a writer
+        await asyncio.sleep(0)  # a just accepted client has a writer
         for writer in self._writers:  # a transport that outlives its loop is an error, whenever PyPy finds it
             writer.close()
             with contextlib.suppress(OSError):

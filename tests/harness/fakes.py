@@ -1,8 +1,7 @@
-"""Stand-ins for what the units under test hold on to: a transport, a connection, the seam.
+"""Stand-ins for the surroundings of units under test: a transport, a connection, the seam.
 
-A FakeTransport writes to one end of a real socket pair, so that what a worker writes past
-it, and what sendfile() does, arrive at the same `peer`, in order. A Harness is a listener's
-service whose loop and worker go on only when the test lets them.
+A FakeTransport writes to one end of a real socket pair, so that a worker's writes past it, and sendfile()'s, arrive at the same `peer`, in order. A
+Harness is a listener's service whose loop and worker go on only when the test lets them.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from aserve.wsgi.response import CommonFields
 
 
 class Writers:
-    """A loop's add_writer and remove_writer; `turn` is one of its iterations."""
+    """A loop's add_writer and remove_writer; `turn` is one iteration."""
 
     def __init__(self) -> None:
         self.callbacks: dict[int, Any] = {}
@@ -43,16 +42,16 @@ class Writers:
 
 
 class FakeTransport:
-    """An asyncio transport without a loop; what its socket does not take, it holds."""
+    """An asyncio transport without a loop, which holds octets beyond its socket's room."""
 
     def __init__(self, peername: Any = ("203.0.113.7", 4711), high: int = 65536) -> None:
-        self.loop: StepLoop | None = None  # of its Harness
+        self.loop: StepLoop | None = None  # its Harness'
         self.socket, self.peer = socket.socketpair()
         self.extra = {"socket": self.socket, "peername": peername}
         self.calls: list[str] = []  # all but writes, by name
         self.held = bytearray()
         self.is_stuck = False  # as if the client did not read
-        self.eof_error: OSError | None = None  # what `write_eof` raises
+        self.eof_error: OSError | None = None  # raised by `write_eof`
         self.can_half_close = True
         self.high = self.default_high = high
         self.protocol: Any = None
@@ -80,7 +79,7 @@ class FakeTransport:
         return "close" in self.calls or "abort" in self.calls
 
     def flush(self) -> None:
-        """Send what the socket takes; pause or resume the protocol as asyncio does."""
+        """Send as much as the socket takes; pause or resume the protocol as asyncio does."""
         while self.held and not self.is_stuck:
             try:
                 del self.held[: self.socket.send(self.held)]
@@ -129,7 +128,7 @@ class FakeTransport:
     def abort(self) -> None:
         self.calls.append("abort")
 
-    # What the other side does
+    # Acts of the other side
 
     def unstick(self) -> None:
         """The client reads again."""
@@ -139,7 +138,7 @@ class FakeTransport:
             self.loop.turn()
 
     def received(self) -> bytes:
-        """Return what has come to the client since the last call."""
+        """Return the client's octets since the last call."""
         octets = b""
         while True:
             try:
@@ -168,7 +167,7 @@ DEFAULTS = Config()  # once: it checks each of its settings
 
 
 class FakeConnection:
-    """What wsgi/environ.py, wsgi/response.py and wsgi/gateway.py ask of a connection."""
+    """A connection for wsgi/environ.py, wsgi/response.py and wsgi/gateway.py."""
 
     def __init__(self, base_environ: dict[str, Any] | None = None) -> None:
         self.base_environ: dict[str, Any] = {} if base_environ is None else base_environ
@@ -176,7 +175,7 @@ class FakeConnection:
         self.remote_port = "4711"
         self.service = types.SimpleNamespace(config=DEFAULTS, loop=None)
         self.sent: list[bytes] = []
-        self.error: BaseException | None = None  # what `send` raises
+        self.error: BaseException | None = None  # raised by `send`
 
     def send(self, exchange: Any, octets: bytes) -> None:
         if self.error is not None:
@@ -185,7 +184,7 @@ class FakeConnection:
 
 
 class StepLoop:
-    """What a connection asks of an event loop; `turn` is one iteration."""
+    """An event loop for a connection; `turn` is one iteration."""
 
     def __init__(self) -> None:
         self.soon: list[Any] = []
@@ -247,7 +246,7 @@ class StepExecutor:
         function(argument)
 
     def flush(self) -> None:
-        """The loop brings home what was posted."""
+        """Let the loop bring home the posted calls."""
         while self.posts:
             function, first, second = self.posts.pop(0)
             function(first, second)
@@ -312,7 +311,7 @@ class Harness:
         )
 
     def connect(self, wire: Any = None, **options: Any) -> tuple[Any, FakeTransport]:
-        """A client connects; return the wire of its connection, a new one unless it is given, and its transport."""
+        """Connect a client; return the wire of its connection, a new one unless given, and its transport."""
         wire, transport = wire or LoopWire(Connection(self.service)), FakeTransport(**options)
         transport.loop = self.loop
         self.transports.append(transport)

@@ -1,15 +1,12 @@
-"""What must never happen unseen: a failure that reaches an event loop's exception handler, or is our own bug.
+"""Faults that must never stay unseen: a failure in an event loop's exception handler, or our own bug.
 
-Three places can tell of one, and each fails the test that runs, with the traceback:
+Three places can tell one, and each fails the running test, with the traceback:
 
-- the handler of a loop that `start_server` runs (`describe`);
-- the log of this process: asyncio and uvloop write there what reaches any other loop, and aserve
-  what "please report this as a bug" belongs to (`Watch`);
-- the standard error of a process that `start_process` runs (`faults_in`).
+- the handler of a loop run by `start_server` (`describe`); - the log of this process: asyncio and uvloop write there from any other loop, and aserve
+its "please report this as a bug" (`Watch`); - the standard error of a process run by `start_process` (`faults_in`).
 
-A test that provokes one on purpose says so: `@pytest.mark.provokes("a worker failed")`, by a
-regular expression that finds the line. Exceptions in threads, in __del__ and in callbacks
-from C are warnings of pytest, and so errors already.
+A test that provokes one on purpose says so: `@pytest.mark.provokes("a worker failed")`, by a regular expression for the line. Exceptions in threads,
+in __del__ and in callbacks from C are warnings of pytest, and so errors already.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from typing import Any
 
 MOST_LINES = 60  # of one fault: a traceback and its cause
 
-# As asyncio, uvloop, the interpreter and aserve write it. A failing app is none of these.
+# In the words of asyncio, uvloop, the interpreter and aserve. A failing app is none of these.
 _FAULT = re.compile(
     r"please report this as a bug"
     r"|Exception in callback|exception was never retrieved|was destroyed but it is pending"
@@ -46,7 +43,7 @@ def describe(context: dict[str, Any]) -> str:
 
 
 def faults_in(log: str, provoked: tuple[str, ...] = ()) -> str:
-    """Return the faults that a log tells of, each with the lines behind it; "" when there is none."""
+    """Return a log's faults, each with the lines behind it; "" when there is none."""
     lines, shown = log.splitlines(), []
     for number, line in enumerate(lines):
         if _FAULT.search(line) and not any(re.search(pattern, line) for pattern in provoked):
@@ -55,7 +52,7 @@ def faults_in(log: str, provoked: tuple[str, ...] = ()) -> str:
 
 
 class Watch(logging.Handler):
-    """Keeps the faults that are logged in this process."""
+    """Keeps the faults logged in this process."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -63,11 +60,11 @@ class Watch(logging.Handler):
         self._formatter = logging.Formatter("%(name)s: %(message)s")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep what an event loop has not handled, and our own bugs."""
+        """Keep unhandled faults of event loops, and our own bugs."""
         if record.name == "asyncio" or _FAULT.search(record.getMessage()):
             self.faults.append(self._formatter.format(record))
 
     def text(self, provoked: tuple[str, ...] = ()) -> str:
-        """Return those that no test has provoked."""
+        """Return the faults that no test has provoked."""
         faults = list(self.faults)
         return "\n".join(one for one in faults if not any(re.search(pattern, one) for pattern in provoked))

@@ -1,4 +1,4 @@
-"""A world for a Fleet: its workers are facts alone, and each action is done at once, and held to what was promised."""
+"""A world for a Fleet: its workers are facts alone, and each action is done at once, and checked against its promise."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from aserve.processes.fleet.fleet import Action, Do, Fleet
 
 STARTING, READY, DRAINING, KILLED = State.STARTING, State.READY, State.DRAINING, State.KILLED
 PAUSE_SECONDS = 1.0
-# Of a world that has limits: how long a worker may take to start, to finish what it has, and to write its stacks.
+# Of a world with limits: a worker's time to start, to finish, and to write its stacks.
 START_SECONDS, DRAIN_SECONDS, STACK_SECONDS = 30.0, 20.0, 2.0
 
 
 def new_plan(**settings: bool) -> Any:
-    """Return a plan: new_plan(preload=True). It is another than one with the same settings, which it equals, as real ones do."""
+    """Return a plan: new_plan(preload=True). Plans with the same settings are equal and not the same, as real ones."""
     config = types.SimpleNamespace(**{"preload": False, "reload": False, "reload_at_once": False, **settings})
     return types.SimpleNamespace(config=config)
 
 
 class World:
-    """A Fleet, and what becomes of it; `has_limits`: of what does not go on in its time, too."""
+    """A Fleet, and its fate; `has_limits`: also of processes beyond their time."""
 
     def __init__(self, size: int = 2, has_limits: bool = False, **settings: bool) -> None:
         self.now = 0.0
         self._has_limits = has_limits
-        self._stood: dict[Member, State] = {}  # of those that were killed for a fault
+        self._stood: dict[Member, State] = {}  # of workers killed for a fault
         self.workers: list[Member] = []
         self.fleet = Fleet(new_plan(**settings), size, workers=self.workers)
         self._broken: list[Any] = []  # plans with which no worker can start
@@ -39,10 +39,10 @@ class World:
         self._generations: collections.Counter[int] = collections.Counter()
         self.settle()
 
-    # Doing what is due
+    # Doing due acts
 
     def settle(self) -> list[Action]:
-        """Do what is due until nothing is; return it."""
+        """Do due acts until there is none; return them."""
         done: list[Action] = []
         while actions := decide(self.fleet, self.now):
             for action in actions:
@@ -54,7 +54,7 @@ class World:
         return done
 
     def _check(self, action: Action) -> None:
-        """Hold an action to what users are promised."""
+        """Check an action against the promises to users."""
         do, worker, fleet = action.do, action.worker, self.fleet
         if do is Do.START:
             assert not self.find(STARTING, slot=action.slot, plan=action.plan), "two start in one slot for one plan"
@@ -107,7 +107,7 @@ class World:
         elif do in (Do.RESTART, Do.RETRY, Do.ABANDON) and end is not None:
             self.fleet.retry_at[end.slot] = self.now + PAUSE_SECONDS
 
-    # What there is
+    # The present workers
 
     def find(self, *states: State, slot: int | None = None, plan: Any = None) -> list[Member]:
         """Return the workers in one of these states; of a slot, or of a plan. Without a slot: no molds."""
@@ -128,13 +128,13 @@ class World:
         return [each.slot for each in self.find(*states)]
 
     def is_dying(self, worker: Member) -> bool:
-        """Whether the kernel ends it: it was killed, or its mold has ended before it was forked."""
+        """Tell whether the kernel ends the worker: killed, or unborn with its mold gone."""
         is_forked = worker.mold is None
         return worker.mold not in self.workers if not is_forked else worker.state is KILLED and worker.due_at == NEVER
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether all is as it is meant to be."""
+        """Tell whether all is in its meant state."""
         fleet = self.fleet
         if fleet.is_ending:
             return not self.workers and not fleet.is_wanted
@@ -142,18 +142,18 @@ class World:
         is_still = all(each.state is READY for each in self.workers)
         return is_whole and is_still and fleet.reload is None and not fleet.next_why and not fleet.upgrade_why
 
-    # What becomes of one
+    # Events of one worker
 
     def _limit(self, worker: Member, seconds: float) -> None:
         worker.due_at = self.now + seconds if self._has_limits else NEVER
 
     def drain(self, worker: Member) -> None:
-        """Let it finish what it has, and end."""
+        """Let the worker finish, and end."""
         worker.state = DRAINING
         self._limit(worker, DRAIN_SECONDS)
 
     def kill(self, worker: Member, is_fault: bool = False, writes: bool = False) -> None:
-        """End it; `writes`: it has time to write its stacks."""
+        """End the worker; `writes`: with time for its stacks."""
         if is_fault:
             self._stood.setdefault(worker, worker.state)
         worker.state, worker.due_at = KILLED, NEVER
@@ -161,7 +161,7 @@ class World:
             self._limit(worker, STACK_SECONDS)
 
     def begin(self, worker: Member) -> None:
-        """Let its mold fork it, if that is to."""
+        """Let its mold fork the worker, if it is to."""
         if worker.mold is not None:
             worker.mold.is_silent, worker.mold.forked_at = False, self.now
             worker.mold = None
@@ -171,7 +171,7 @@ class World:
     # Events
 
     def ready(self, worker: Member) -> list[Action]:
-        """Let a worker, or a mold, serve; return what was done."""
+        """Let a worker, or a mold, serve; return the acts."""
         assert worker.state is STARTING and not self.is_broken(worker.plan)
         self.begin(worker)
         worker.state, worker.due_at = READY, NEVER
@@ -180,20 +180,20 @@ class World:
         return self.settle()
 
     def start(self) -> World:
-        """Let all that starts serve, until nothing starts any more."""
+        """Let all starters serve, until nothing starts any more."""
         while starting := self.find(STARTING) + self.find(STARTING, slot=MOLD):
             self.ready(starting[0])
         return self
 
     def end(self, worker: Member, is_fault: bool = False) -> list[Action]:
-        """Let a worker end, by itself, or as it was told to; `is_fault`: it was killed for one while it served."""
+        """Let a worker end, by itself, or by order; `is_fault`: killed for one while it served."""
         self.workers.remove(worker)
         stood = READY if is_fault else self._stood.pop(worker, worker.state)
         self.fleet.ends.append(End(worker.slot, worker.plan, stood, f"worker {worker.slot}", "it ended"))
         return self.settle()
 
     def leave(self) -> list[Action]:
-        """Let those that drain accept no connections any more."""
+        """Let draining workers accept no connections any more."""
         for worker in self.find(DRAINING):
             worker.has_left = True
         return self.settle()
@@ -227,7 +227,7 @@ class World:
         return self.settle()
 
     def drop(self) -> None:
-        """Abandon a reload that is not proven."""
+        """Abandon an unproven reload."""
         self.answers.update(self.fleet.drop())
 
     def ask(self, **about: int) -> Question:
@@ -246,7 +246,7 @@ class World:
 
 
 def dos(actions: list[Action]) -> list[Do]:
-    """Return what is to be done."""
+    """Return the kinds of these actions."""
     return [action.do for action in actions]
 
 

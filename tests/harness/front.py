@@ -1,8 +1,7 @@
 """Real web servers in front of aserve, with the configurations of docs/: nginx, Apache, lighttpd, HAProxy, Caddy.
 
-`Page("nginx")` reads docs/nginx.md; a heading's fenced blocks are configurations that a
-reader copies, and that the tests run as they stand, but for ports and paths. A web server
-runs in the foreground, on a port of its own, below a temporary folder.
+`Page("nginx")` reads docs/nginx.md; a heading's fenced blocks are configurations for copying, and the tests run them unchanged, but for ports and
+paths. A web server runs in the foreground, on its own port, below a temporary folder.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ SEARCH_PATH = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/usr/local/sbin"
 START_SECONDS = 60.0
 IS_ROOT = os.getuid() == 0
 
-# A program for each web server, its arguments, and what stands around a block of the docs.
-# As root it works as nobody, so that the rights of sockets and files count.
+# A program for each web server, its arguments, and the text around a block of the docs. As root it works as nobody, so that the rights of sockets and
+# files count.
 NGINX = """\
 daemon off; pid {folder}/pid; error_log {folder}/log info; worker_processes 1; {user}
 events {{ worker_connections 256; }}
@@ -108,8 +107,8 @@ APACHE_MODULES = [
 NGINX_STREAM_MODULES = ["/usr/lib/nginx/modules/ngx_stream_module.so", "/usr/lib64/nginx/modules/ngx_stream_module.so"]
 APACHE_FOLDERS = ["/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/usr/lib/httpd/modules"]
 
-# HTTP in front of HTTP, for any number of requests on one connection. Each passes on as much as it can be brought to,
-# so that we see it, and gives every request a name in X-Front-Id, of the form that stands beside its configuration.
+# HTTP in front of HTTP, for any number of requests on one connection. Each passes on as much as possible, for us to see, and gives every request a
+# name in X-Front-Id, of the form beside its configuration.
 HTTP_NGINX = """\
 upstream app { server {address}; keepalive 1; }
 server {
@@ -154,7 +153,7 @@ HTTP_FRONTS = {
 
 
 def program(*names: str) -> str:
-    """Return the path of the first of these programs that is installed; else skip the test."""
+    """Return the path of the first installed program; else skip the test."""
     for name in names:
         found = shutil.which(name, path=SEARCH_PATH)
         if found:
@@ -162,7 +161,7 @@ def program(*names: str) -> str:
     pytest.skip(f"{names[0]} is not installed")
 
 
-# Below those that the kernel gives to clients and for port 0: one of these is taken before its server is there, by a test beside this one.
+# Below the kernel's ports for clients and for port 0: one of these is taken before its server is there, by a test beside this one.
 PORTS = range(20000, 32000)
 
 
@@ -232,11 +231,11 @@ class FrontServer:
 
     @property
     def log(self) -> str:
-        """What it has written to its logs."""
+        """Its logs' text."""
         return "".join(path.read_text(errors="replace") for path in self._logs if path.exists())
 
     def stop(self) -> None:
-        """End it and its children: they are a session of their own."""
+        """End the server and its children, a session of their own."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:
@@ -307,7 +306,7 @@ class Fronts:
         )
 
     def haproxy(self, block: str, changes: dict[str, str] | None = None) -> FrontServer:
-        """Start HAProxy with frontends and backends of which one is bound to a port of all interfaces."""
+        """Start HAProxy with frontends and backends, one of them bound to a port of all interfaces."""
         command = program("haproxy")
         port = free_port()
         block, count = re.subn(r"\bbind :\d+", f"bind 127.0.0.1:{port}", block)
@@ -317,7 +316,7 @@ class Fronts:
         return self._start([command, "-db", "-f"], "haproxy", HAPROXY, port, block=block, user=user)
 
     def apache(self, block: str, changes: dict[str, str] | None = None) -> FrontServer:
-        """Start Apache with what stands in a virtual host."""
+        """Start Apache with the content of a virtual host."""
         command = program("apache2", "httpd")
         found = [folder for folder in APACHE_FOLDERS if os.path.exists(f"{folder}/mod_proxy_uwsgi.so")]
         if not found:
@@ -335,7 +334,7 @@ class Fronts:
         command = program("caddy")
         port = free_port()
         block = replaced(block, {":80 {": f"http://:{port} {{", **(changes or {})})
-        home = f"XDG_CONFIG_HOME={self.folder}"  # where it writes down with what it was started
+        home = f"XDG_CONFIG_HOME={self.folder}"  # keeps its own start there
         command_line = ["env", home, command, "run", "--adapter", "caddyfile", "--config"]
         return self._start(command_line, "caddy", CADDY, port, block=block)
 
@@ -373,7 +372,6 @@ def _nginx_folder() -> str:
 
 @pytest.fixture
 def fronts() -> Iterator[Fronts]:
-    """Web servers for one test."""
     made = Fronts()
     yield made
     made.stop()
@@ -383,7 +381,7 @@ def fronts() -> Iterator[Fronts]:
 
 
 def octets(count: int) -> bytes:
-    """Return octets in which a lost, doubled or exchanged piece is seen; the same for the same count."""
+    """Return octets that show a lost, doubled or exchanged piece; the same for the same count."""
     return random.Random(count).randbytes(count)
 
 
@@ -394,7 +392,7 @@ def dies(beginning: bytes) -> Iterator[bytes]:
 
 
 def site(environ: Any, start_response: Any) -> Iterable[bytes]:
-    """A path for each thing that a front server does; any other shows the environ."""
+    """Answer by a path for each act of a front server; any other shows the environ."""
     path = environ["PATH_INFO"]
     query = environ["QUERY_STRING"]
     if path == "/echo":
@@ -425,11 +423,11 @@ def site(environ: Any, start_response: Any) -> Iterable[bytes]:
     return apps.environ_json(environ, start_response)
 
 
-# What a client sees through them
+# A client's view through them
 
 
 def environ_of(front: Any, target: str, **fields: str) -> dict[str, Any]:
-    """Return the environ of a request that comes through a front server."""
+    """Return the environ of a request through a front server."""
     status, _, body = front.fetch(target, **fields)
     assert status == 200
     found: dict[str, Any] = json.loads(body)
@@ -437,7 +435,7 @@ def environ_of(front: Any, target: str, **fields: str) -> dict[str, Any]:
 
 
 def check_environ(front: Any) -> dict[str, Any]:
-    """The front server's words are the environ's; return it."""
+    """Check that the environ has the front server's words; return it."""
     environ = environ_of(front, "/a/b?c=d", X_Custom="1", Cookie="e=f")
     expected = {
         "REQUEST_METHOD": "GET",

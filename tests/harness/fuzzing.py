@@ -1,4 +1,4 @@
-"""For how long tests with Hypothesis try other examples than those of each run."""
+"""How long tests with Hypothesis try examples beyond those of each run."""
 
 from __future__ import annotations
 

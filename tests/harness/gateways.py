@@ -1,4 +1,4 @@
-"""What the tests of a gateway share: an exchange to respond to, apps, and the octets that come back."""
+"""Shared parts of gateway tests: an exchange for a response, apps, and the returned octets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def new_exchange():
     return exchange
 
 
-_streams = []  # of the test that runs
+_streams = []  # of the running test
 
 
 def respond(app, exchange=None, has_sendfile=True):
@@ -38,14 +38,14 @@ def respond(app, exchange=None, has_sendfile=True):
 
 @pytest.fixture(autouse=True)
 def closed_streams():
-    """Close what a test has not read to its end: PyPy finds it later, in any thread, which may not release this one's lock."""
+    """Close streams not read to their end: PyPy finds them later, in any thread, which may not release this one's lock."""
     yield
     while _streams:
         _streams.pop().close()
 
 
 class Closing:
-    """An iterable that counts how often it is closed."""
+    """An iterable that counts its closes."""
 
     def __init__(self, *chunks, error=None, close_error=None):
         self.chunks, self.error, self.close_error = chunks, error, close_error
@@ -78,7 +78,7 @@ class Left(BaseException):
 
 @pytest.fixture
 def fork(monkeypatch):
-    """Return a function that makes this process a child, and the list of what it was left with."""
+    """Return a function that makes this process a child, and the list of its left parts."""
     left = []
 
     def leave(exc=None):

@@ -1,4 +1,4 @@
-"""Programs in Go that tests run: `.ci/go` builds what tests/go names."""
+"""Programs in Go for tests: `.ci/go` builds those of tests/go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that a test stops for a while."""
+"""Processes stopped by a test for a while."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from .waiting import wait_until
 
 
 def halt(*pids: int) -> None:
-    """
-    Stop processes, and return once none of their threads runs.
+    """Stop processes, and return once none of their threads runs.
 
     kill(2) returns earlier: until a process has taken the signal, its threads go on, and may accept a client.
     """
@@ -25,7 +24,7 @@ def is_halted(pid: int) -> bool:
 
 
 def _state_of(pid: int, thread: int) -> str:
-    """Return the letter that proc_pid_stat(5) has; "": the thread has ended."""
+    """Return the letter of proc_pid_stat(5); "": the thread has ended."""
     try:
         with open(f"/proc/{pid}/task/{thread}/stat") as file:
             return file.read().rpartition(")")[2].split()[0]

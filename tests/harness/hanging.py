@@ -1,4 +1,4 @@
-"""An app with many ways to hang: some end by an exception, some by nothing; and with others to come back late."""
+"""An app with many ways to hang: some end by an exception, some by nothing; and with ways to come back late."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Hanging:
                 self.let_go()  # the next that hangs
 
     def end(self):
-        """Let go all that hang, one after another: a later test looks at all threads of the process."""
+        """Let go all hanging threads, in turn: a later test looks at all threads of the process."""
         self.is_over = True
         self.let_go()
 
     def let_go(self):
         self.is_let_go = True
-        with contextlib.suppress(RuntimeError):  # it is free
+        with contextlib.suppress(RuntimeError):  # free already
             self.gate.release()
 
     def wait_for_one(self):
@@ -68,11 +68,11 @@ class Hanging:
         try:
             self.pass_gate()
             for _ in range(1000):
-                pass  # the end of a call is not always where CPython 3.14 and later raise what waits; a loop's step is
+                pass  # the end of a call is not always where CPython 3.14 and later raise a waiting exception; a loop's step is
         except aserve.RequestTimeout:
             self.seen.append("minded nothing")
 
-    # Those that an exception ends
+    # Ways ended by an exception
 
     def computes(self, environ, start_response):
         try:
@@ -127,7 +127,7 @@ class Hanging:
         start_response("200 OK", apps.PLAIN)(b"one ")
         self.compute()
 
-    # Those that it does not
+    # Ways not ended by one
 
     def blocks(self, environ, start_response):
         self.pass_gate()
@@ -208,7 +208,7 @@ class Hanging:
 
 
 class ClosingIterable:
-    """An iterable that tells that it was closed."""
+    """An iterable that tells its close."""
 
     def __init__(self, seen):
         self.seen = seen
@@ -233,7 +233,7 @@ class ComputingClose(list):
 
 
 def deadlines_of(server):
-    """Return what the tests let time pass for."""
+    """Return the deadlines for which the tests let time pass."""
     return server.server._threads.deadlines
 
 

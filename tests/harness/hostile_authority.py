@@ -1,4 +1,4 @@
-"""An ACME authority that gives right answers, but for those that a test makes wrong; it checks no name and no signature.
+"""An ACME authority with right answers, but for those made wrong by a test; it checks no name and no signature.
 
 It needs the packages of the extra acme.
 """
@@ -26,7 +26,7 @@ RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close() resets the connection
 
 
 class Answer(NamedTuple):
-    """An answer that has its form."""
+    """An answer in its proper form."""
 
     status: int
     fields: dict[str, str]
@@ -39,7 +39,7 @@ class Answer(NamedTuple):
         return f"HTTP/1.1 {self.status} Hostile\r\n{''.join(lines)}\r\n".encode()
 
 
-# It returns an Answer, or octets that are sent as they come.
+# An Answer, or octets that are sent unchanged.
 Wrong = Callable[["HostileAuthority", Answer], Any]
 
 
@@ -50,9 +50,9 @@ class HostileAuthority:
         self.over = threading.Event()
         self.wrong: dict[str, Wrong] = {}  # by the step
         self.asked: list[str] = []  # the steps, in their order
-        self.sent = 0  # octets of what has no end
+        self.sent = 0  # octets of an endless answer
         self.signer = Signer("issuer", Signer("root"))
-        self.key: Any = None  # of the last order, as its name
+        self.key: Any = None  # the last order's, as its name
         self.name, self._checked = "", False
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -136,7 +136,7 @@ class HostileAuthority:
         return b"" if step == "nonce" else json.dumps(bodies.get(step, order)).encode()
 
     def end(self) -> None:
-        """Close it, and end what is being sent."""
+        """Close the server, and end unfinished answers."""
         self.over.set()
         self._server.shutdown()
         self._thread.join(20)
@@ -147,7 +147,7 @@ def _decode(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-# Wrong answers, by how they are made
+# Wrong answers, by their making
 
 
 def _answer(status: int = 0, body: bytes = b"<html>down</html>", **fields: str) -> Wrong:
@@ -209,7 +209,7 @@ def _signed_by(signer: Signer | None, key: Any = None) -> Wrong:
 
 
 class Row(NamedTuple):
-    """A wrong answer, the steps at which an order fails by it, and what the log then says."""
+    """A wrong answer, the steps at which an order fails by it, and the words in the log."""
 
     wrong: Wrong
     steps: tuple[str, ...]
@@ -217,7 +217,7 @@ class Row(NamedTuple):
     lasts: bool = False  # until a limit of time
 
 
-BODY = tuple(step for step in STEPS if step != "nonce")  # which is an answer to HEAD
+BODY = tuple(step for step in STEPS if step != "nonce")  # the answer to a HEAD
 NEEDED = ("directory", "order", "authorization", "challenge", "status")  # steps whose fields a client needs
 CERTIFICATE = ("certificate",)
 ODD, AWAY, LATE = (

@@ -1,4 +1,4 @@
-"""HTTP/1.1 for the tests of its protocol: requests, what their exchanges say, and the parsers."""
+"""HTTP/1.1 for the tests of its protocol: requests, the facts of exchanges, and the parsers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def body_of(exchange):
 
 
 def facts(exchange):
-    """Everything that an exchange says, comparable."""
+    """Return all facts of an exchange, comparable."""
     refusal = exchange.refusal
     return (
         exchange.vars,
@@ -38,7 +38,7 @@ def facts(exchange):
 
 
 def feed(protocol, *pieces):
-    """Return all exchanges that these pieces complete, the kept ones too."""
+    """Return all exchanges completed by these pieces, the kept ones too."""
     exchanges = []
     for piece in pieces:
         exchanges += protocol.receive(piece)

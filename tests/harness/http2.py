@@ -1,4 +1,4 @@
-"""A client of HTTP/2 in memory, by the library h2, and the session that it speaks to."""
+"""A client of HTTP/2 in memory, by the library h2, and its session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aserve.features.http2.session import Session
 from .fakes import Harness
 from .replies import echo
 
-# Of a client: strict about what it receives, and about nothing that it sends, as tests break rules.
+# Of a client: strict about received frames, and about nothing sent, as tests break rules.
 CONFIG = H2Configuration(header_encoding=None, validate_outbound_headers=False, normalize_outbound_headers=False)
 
 
@@ -26,10 +26,9 @@ def request(method=b"GET", path=b"/", *further):
 
 
 def receive(frames, octets, on_event):
-    """
-    Pass on the events of the whole frames in these octets; return the rest.
+    """Pass on the events of the whole frames in these octets; return the rest.
 
-    As RFC 9113 6.8 has it, streams that are open go on after a GOAWAY: h2 would take no frame any more.
+    By RFC 9113 6.8, open streams go on after a GOAWAY: h2 would take no frame any more.
     """
     while len(octets) >= 9 and len(octets) >= (end := 9 + int.from_bytes(octets[:3], "big")):
         for event in frames.receive_data(octets[:end]):
@@ -55,7 +54,7 @@ class Client:
         self.ended, self.resets = set(), {}
         self.goaways = []  # the last stream and the code of each
         self.pongs = []
-        self._octets = b""  # of a frame that is not complete
+        self._octets = b""  # of an incomplete frame
         self.gives_room = True  # acknowledges octets of bodies
         _, self.transport = self.harness.connect(self.session)
         self.h2.initiate_connection()
@@ -70,7 +69,7 @@ class Client:
         return stream_id
 
     def forget_max_streams(self):
-        """Begin streams as a client does that has not read the server's settings."""
+        """Begin streams as a client without the server's settings does."""
         self.h2.remote_settings._settings[SettingCodes.MAX_CONCURRENT_STREAMS] = collections.deque([1 << 20])
 
     def pump(self, runs=True):
@@ -121,7 +120,7 @@ class Client:
 
     @property
     def is_closed(self):
-        """Whether the server has said that it sends no more."""
+        """Tell whether the server has announced its last octet."""
         return self.transport.is_closing() or "write_eof" in self.transport.calls
 
     def dispose(self):

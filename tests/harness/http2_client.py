@@ -1,4 +1,4 @@
-"""The client of HTTP/2 on a socket; tests of HTTP/1.1 can use it: what they say in octets it sends as streams.
+"""The client of HTTP/2 on a socket; tests of HTTP/1.1 can use it: octets of HTTP/1.1 are sent as streams.
 
 It receives responses in the order of requests. A client in memory is in http2.py; http2_load.py and http2_websockets.py are made of this one.
 """
@@ -22,7 +22,7 @@ Field = tuple[bytes, bytes]
 
 
 class Stream:
-    """What has come of one response."""
+    """The received part of one response."""
 
     def __init__(self) -> None:
         self.heads: collections.deque[list[Field]] = collections.deque()
@@ -61,8 +61,8 @@ class HTTP2Client(TLSClient):
         self.goaways: list[tuple[int | None, int]] = []
         self._asked: collections.deque[int] = collections.deque()  # whose final heads have not been received
         self._current = 0  # the stream whose body is being received
-        self._octets = b""  # of a frame that is not complete
-        self._unsent = b""  # of HTTP/1.1: what is not complete
+        self._octets = b""  # of an incomplete frame
+        self._unsent = b""  # of HTTP/1.1: an incomplete request
         self._open: tuple[int, int | None] | None = (
             None  # the stream whose body is being sent, and how much is left; None: chunks
         )
@@ -78,13 +78,13 @@ class HTTP2Client(TLSClient):
         super().end_sending()
 
     def flush(self) -> None:
-        """Send the frames that h2 has ready, unless this has said that it sends no more."""
+        """Send the frames that h2 has ready, unless the last octet has been announced."""
         octets = self.frames.data_to_send()
         if not self._is_at_end:
             self.send_octets(octets)
 
     def send_octets(self, octets: bytes) -> None:
-        """Send octets as they are, such as frames that h2 would not make."""
+        """Send octets unchanged, such as frames that h2 would not make."""
         self.sock.sendall(octets)
 
     def ask(self, fields: Iterable[Field], body: bytes | None = None, is_whole: bool = True) -> int:
@@ -114,7 +114,7 @@ class HTTP2Client(TLSClient):
                 return
 
     def send(self, data: bytes) -> None:
-        """Send what these octets of HTTP/1.1 say."""
+        """Send these octets of HTTP/1.1 as frames."""
         self._unsent += data
         while self._unsent:
             if self._open is not None:
@@ -168,7 +168,7 @@ class HTTP2Client(TLSClient):
     # Receiving
 
     def receive(self) -> None:
-        """Receive what comes next; the end raises Truncated."""
+        """Receive the next frames; the end raises Truncated."""
         self._fill()
 
     def wait_for_settings(self) -> None:
@@ -232,7 +232,7 @@ class HTTP2Client(TLSClient):
             yield piece
 
     def recv_to_end(self) -> bytes:
-        """Receive until the server closes; return the octets of bodies that have come with that."""
+        """Receive until the server closes; return the octets of bodies received meanwhile."""
         while True:
             try:
                 self._fill()

@@ -1,4 +1,4 @@
-"""A client of Frames, octet by octet: what it sends becomes events, and what is sent to it is read as frames."""
+"""A client of Frames, octet by octet: sent octets become events, and received ones are read as frames."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Sent(NamedTuple):
 
 
 class Peer:
-    """A client that has sent its preface; the server's settings are taken."""
+    """A client past its preface; the server's settings are taken."""
 
     def __init__(self, max_streams: int = 100, takes_websockets: bool = False, section_bytes: int = 8192) -> None:
         self.frames = Frames(FoundEvents(section_bytes), max_streams, takes_websockets)
@@ -30,7 +30,7 @@ class Peer:
         self.sent()
 
     def send(self, *octets: bytes) -> list[Event]:
-        """Send octets; return the events of all of them."""
+        """Send octets; return all their events."""
         data, at, found = b"".join(octets), 0, []
         while at < len(data):
             at, _, events = self.frames.receive(data, at)
@@ -50,7 +50,7 @@ class Peer:
         return self.send(frame(DATA, END_STREAM if ends else 0, stream_id, octets))
 
     def sent(self) -> list[Sent]:
-        """Take the frames that the server sends."""
+        """Take the server's frames."""
         octets, found = self.frames.take_octets(), []
         while octets:
             end = 9 + int.from_bytes(octets[:3], "big")

@@ -1,4 +1,4 @@
-"""What a hostile client of HTTP/2 sends, as octets: each flood is a function of the number of its portion."""
+"""The octets of a hostile client of HTTP/2: each flood is a function of the number of its portion."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def streams(number: int) -> Iterable[int]:
 
 
 def each(make: Callable[[int], bytes]) -> Callable[[int], bytes]:
-    """Return the flood that has these octets for each new stream."""
+    """Return the flood with these octets for each new stream."""
     return lambda number: b"".join(make(stream) for stream in streams(number))
 
 
 def same(octets: bytes, first: bytes = b"") -> Callable[[int], bytes]:
-    """Return the flood that repeats these octets, after others."""
+    """Return the flood that repeats these octets, after a first part."""
     return lambda number: octets * COUNT if number else first + octets * COUNT
 
 
@@ -54,7 +54,7 @@ def get(stream: int, path: bytes = b"/") -> bytes:
 
 
 def bomb(number: int) -> bytes:
-    """Return a field section that is 60 MB if one decodes it: a large field in the table, and references to it."""
+    """Return a field section of 60 MB when decoded: a large field in the table, and references to it."""
     large = b"\x40\x01a\x7f" + _rest_of(4000 - 127) + b"x" * 4000
     return frame(HEADERS, END_HEADERS | END_STREAM, 3 + 2 * number, section() + large + b"\xbe" * 15_000)
 
@@ -103,7 +103,7 @@ FLOODS: dict[str, Callable[[int], bytes]] = {
         frame(HEADERS, END_HEADERS, stream, section(b"POST", b"/")) for stream in MANY
     ),
 }  # fmt: skip
-# Those that the server need not end: they cost no more than other slow clients.
+# Floods that the server need not end: they cost no more than other slow clients.
 ENDLESS = {"windows that stay empty", "data of one octet", "100 bodies that do not come"}
 
 
@@ -115,7 +115,7 @@ class Flooder:
         self.sent_bytes = self.connections = 0
 
     def run(self, is_over: Callable[[], bool]) -> bool:
-        """Send on one connection until it is over; return whether the server has ended it before."""
+        """Send on one connection until the flood is over; return whether the server has ended it before."""
         self.connections += 1
         context = ssl.create_default_context(cafile=RawClient.authority)
         context.set_alpn_protocols(["h2"])
@@ -138,7 +138,7 @@ class Flooder:
         return False
 
     def _move(self, client: ssl.SSLSocket, octets: bytes) -> bytes | None:
-        """Read what has come, and send what there is room for; return the rest, None if the server has ended the connection."""
+        """Read received octets, and send as much as there is room for; return the rest, None if the server has ended the connection."""
         with contextlib.suppress(ssl.SSLWantReadError):
             while True:
                 if not client.recv(1 << 16):

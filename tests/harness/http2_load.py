@@ -1,4 +1,4 @@
-"""A client of HTTP/2 that always has several requests under way on one connection, and counts those that were lost."""
+"""A client of HTTP/2 with always several requests under way on one connection, and a count of lost ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .http2_client import HTTP2Client
 
 
 class KeptStreams:
-    """One client. After a GOAWAY it asks no more, waits for what the server has promised to serve, and connects anew."""
+    """One client. After a GOAWAY it asks no more, waits for the promised answers, and connects anew."""
 
     def __init__(self, address: tuple[str, int], context: ssl.SSLContext, count: int) -> None:
         """`count`: requests at a time."""

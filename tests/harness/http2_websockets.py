@@ -1,4 +1,4 @@
-"""A client of HTTP/2 that asks for a WebSocket (RFC 8441); what it says there is no frame of RFC 6455, as aserve reads none."""
+"""A client of HTTP/2 that asks for a WebSocket (RFC 8441); its words are no frames of RFC 6455, as aserve reads none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from h2.settings import SettingCodes
 from .client import Reply, Truncated
 from .http2_client import HTTP2Client
 
-ROOM_BYTES = 1 << 24  # what the server may send before the test reads
+ROOM_BYTES = 1 << 24  # the server's room before the test reads
 Field = tuple[bytes, bytes]
 
 
@@ -35,7 +35,7 @@ class Tunnel:
         try:
             self.head: Reply | None = client.recv_head()
         except Truncated:
-            self.head = None  # it is reset
+            self.head = None  # reset
 
     def close(self) -> None:
         """Close the connection."""
@@ -49,7 +49,7 @@ class Tunnel:
 
     @property
     def reset(self) -> int | None:
-        """The code of the server's reset, if one has come."""
+        """The code of the server's reset, if any."""
         return self._client.streams[self._number].reset_code
 
     def send(self, octets: bytes) -> None:
@@ -72,5 +72,5 @@ class Tunnel:
         return self._client.recv_exactly(count)
 
     def recv_to_end(self) -> bytes:
-        """Return what comes up to the end of the stream."""
+        """Return all octets up to the end of the stream."""
         return b"".join(self._client.recv_chunks())

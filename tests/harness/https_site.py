@@ -1,4 +1,4 @@
-"""A server with --https at the address of an authority of the tests, with a clock that a test moves."""
+"""A server with --https at the address of an authority of the tests, with a clock moved by a test."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ NEEDS = [
     pytest.mark.skipif(os.geteuid() != 0, reason="ports 80 and 443 take root"),
     pytest.mark.skipif(not has_module("acme"), reason="acme is not installed"),
 ]
-SECONDS = 60.0  # for an order, on a machine that does much else
+SECONDS = 60.0  # for an order, on a busy machine
 HOUR, DAY = 3600, 86400
 RENEWAL = 64 * DAY  # a certificate of 90 days is then due
-UMASK = ("sh", "-c", 'umask 0; exec "$@"', "sh")  # the rights of new files are then those that the server asks for
+UMASK = ("sh", "-c", 'umask 0; exec "$@"', "sh")  # the rights of new files are then the server's own choice
 # The command, for which a minute passes in a moment. Its time of day for renewals is apart from the real one by the seconds in a file.
 COMMAND = """\
 import os, sys, time
@@ -60,7 +60,7 @@ class HTTPSSite(Workers):
         host: str | None = None, tls_port: int = 443, http: bool = True, binds: tuple[str, ...] | None = None,
         launcher: tuple[str, ...] = ("env",),
     ) -> None:  # fmt: skip
-        """`directory`: the URL of one, not the authority's own; `http`: it has a bind without TLS, too; `binds`: in place of these two."""
+        """`directory`: a URL, not the authority's own; `http`: with a bind without TLS, too; `binds`: in place of these two."""
         self._pebble, self._clock = pebble, folder / "clock"
         self.files = folder / "https"
         self.set_clock(0)
@@ -74,13 +74,13 @@ class HTTPSSite(Workers):
         super().__init__(folder, "one", *words, launcher=launcher, CLOCK=str(self._clock))
 
     def set_clock(self, seconds: float) -> None:
-        """Let it be so much later than it is."""
+        """Let the time be so much later."""
         beside = self._clock.with_suffix(".new")
         beside.write_text(str(seconds))
         beside.replace(self._clock)
 
     def certificate(self, name: str) -> bytes | None:
-        """Return what a client gets that trusts the authority alone, in DER; None: it refuses that."""
+        """Return the certificate for a client that trusts the authority alone, in DER; None: the client refuses it."""
         context = ssl.create_default_context(cadata=self._pebble.root)
         try:
             with (
@@ -92,7 +92,7 @@ class HTTPSSite(Workers):
             return None
 
     def wait_for_certificate(self, name: str, other_than: bytes = b"") -> bytes:
-        """Return a name's certificate, once it has one that is not this other, and its order has ended: that still reads clock and file."""
+        """Return a name's certificate, once it is not this other, and its order has ended: that still reads clock and file."""
 
         def look() -> bytes | None:
             time.sleep(0.1)  # each refusal is a line of the log
@@ -127,7 +127,7 @@ def rights_below(folder: pathlib.Path) -> set[tuple[bool, int, int]]:
     for path in [folder, *folder.rglob("*")]:
         try:
             status = path.lstat()
-        except FileNotFoundError:  # a file that lives for a moment
+        except FileNotFoundError:  # a file of a moment
             continue
         found.add((path.is_dir(), stat.S_IMODE(status.st_mode), status.st_uid))
     return found

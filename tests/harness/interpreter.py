@@ -1,4 +1,4 @@
-"""What the interpreter that runs this has, and the event loops that can be had on it."""
+"""The features and event loops of the running interpreter."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ NEEDS_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="workers need L
 
 
 def once(*values: Any) -> Any:
-    """Return a row of `parametrize` for CPython's run alone: it differs from PyPy's rows in what no interpreter has a part in."""
+    """Return a row of `parametrize` for CPython's run alone: its difference from PyPy's rows is no interpreter's."""
     return pytest.param(*values, marks=ONCE)
 
 
 def later_on_pypy(*values: Any) -> Any:
-    """Return a row of `parametrize` that `make test` leaves out on PyPy: another row shows there what the interpreter has a part in."""
+    """Return a row of `parametrize` that `make test` leaves out on PyPy: another row shows there the interpreter's part."""
     return pytest.param(*values, marks=pytest.mark.long_on_pypy)
 
 
 def first_on_pypy(rows: Iterable[Any]) -> list[Any]:
-    """Return rows of `parametrize` of which `make test` runs the first alone on PyPy; a tuple is a row of several values."""
+    """Return rows of `parametrize`, of which `make test` runs the first alone on PyPy; a tuple is a row of several values."""
     first, *others = rows
     return [first, *(marked(row, pytest.mark.long_on_pypy) for row in others)]
 
@@ -42,7 +42,7 @@ def has_module(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-# What --native may be here: without the extension, auto is off.
+# The possible values of --native: without the extension, auto is off.
 NATIVE_KINDS = ["off", *(["auto"] if has_module("aserve._native") else [])]
 LOOP_KINDS = ["asyncio", *(["uvloop"] if has_module("uvloop") else [])]
 

@@ -1,7 +1,7 @@
-"""Kubernetes' API as data classes: what a manifest may have, and what it must have.
+"""Kubernetes' API as data classes: the allowed and required fields of a manifest.
 
-The classes are those of lightkube-models, which are made from Kubernetes' own OpenAPI. They import a client that
-we do not need, and that does not run on all our interpreters: so its three names are ours here.
+The classes are lightkube-models', made from Kubernetes' own OpenAPI. They import a client that we do not need, and that does not run on all our
+interpreters: so its three names are ours here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A lane without a server, for the tests of the C alone: listeners, connections and memory that the test has itself.
+"""A lane without a server, for the tests of the C alone: the test's own listeners, connections and memory.
 
-So each thing that races in a server happens in the order that the test gives.
+So events that race in a server happen in the test's order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LEFT, WHOLE, BEGUN, PART, DONE, GONE = range(6)
 
 
 class Arrival(NamedTuple):
-    """One of what a poll has brought."""
+    """One arrival of a poll."""
 
     fd: int
     consumed: int
@@ -80,12 +80,12 @@ class Lane:
         return client
 
     def poll(self, milliseconds: int = PATIENCE_MS) -> list[Arrival]:
-        """Return what one poll brings."""
+        """Return the arrivals of one poll."""
         count = lib.lane_poll(self.set, milliseconds)
         return [self._read(self.set.arrivals[number]) for number in range(count)]
 
     def poll_one(self) -> Arrival:
-        """Return the one arrival that the next polls bring."""
+        """Return the one arrival of the next polls."""
         return self.poll_all(1)[0]
 
     def poll_all(self, count: int) -> list[Arrival]:
@@ -98,7 +98,7 @@ class Lane:
         return found
 
     def accept(self, client: socket.socket | None = None) -> int:
-        """Return the descriptor of a connection that has carried a request and is IDLE."""
+        """Return the descriptor of an IDLE connection with a past request."""
         client = client or self.connect()
         client.sendall(GET)
         arrival = self.poll_one()
@@ -110,7 +110,7 @@ class Lane:
         return lib.lane_reply(self.set, fd, octets, len(octets), body, len(body), keep)
 
     def release_idle(self, cap: int = 99) -> list[tuple[int, int, int]]:
-        """Return the connections that have left: descriptor, listener, whether it was used."""
+        """Return the left connections: descriptor, listener, whether used."""
         out = ffi.new("lane_released[]", cap)
         count = lib.lane_release_idle(self.set, out, cap)
         return [(each.fd, each.listener, each.is_used) for each in out[0:count]]

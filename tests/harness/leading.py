@@ -1,4 +1,4 @@
-"""What leads a child of the supervisor: the supervisor's end of its channel, for tests of the child's side."""
+"""The leader of a child of the supervisor: the supervisor's end of its channel, for tests of the child's side."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aserve.processes.fleet.plan import Plan
 
 
 class Leading:
-    """The other end of a child's channel, its listeners, and what it has said; a test makes the child's Role."""
+    """The other end of a child's channel, its listeners, and its words; a test makes the child's Role."""
 
     def __init__(self, **settings: Any) -> None:
         self.channel, self.theirs = Channel.pair()
@@ -22,7 +22,7 @@ class Leading:
         self.listeners = bind_listeners(self.plan.config)
 
     def heard(self, channel: Channel | None = None) -> list[Message]:
-        """Return what was said, on this channel or its own, and not returned before."""
+        """Return new words, on this channel or its own."""
         found: list[Message] = []
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Stand-ins for what a limit of connections counts, and what it has logged."""
+"""Stand-ins for the connections counted by a limit, and its log."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CountedLane:
 
 
 def lines(caplog):
-    """Return what was logged since the last call."""
+    """Return the lines since the last call."""
     found = [record.getMessage() for record in caplog.records]
     caplog.clear()
     return found

@@ -1,4 +1,4 @@
-"""Clients that send requests all the time, while the server is changed: which are answered, by which server, and how the rest end."""
+"""Clients that send requests all the time, while the server is changed: the answered ones, their server, and the ends of the rest."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .waiting import PATIENCE_SECONDS, wait_until
 
 KINDS = ("kept", "fresh")
 REFUSED_SECONDS = 0.01  # until the next try, after a refusal
-# Of a client between two requests: what happens to the server meanwhile needs the CPU, too, and takes long if clients have all of it.
+# Between two requests of a client: events of the server need the CPU, too, and take long if clients have all of it.
 PAUSE_SECONDS = 0.005
 
 
 class Failure(NamedTuple):
-    """A request that was not answered as it should be."""
+    """A request without its proper answer."""
 
     what: str  # "refused", "reset", "closed", "timed out", or "status 502" and the like
     kind: str  # of the client
@@ -30,7 +30,7 @@ class Failure(NamedTuple):
 
 
 class Load:
-    """Threads that send one request after another, after a pause each; a client goes on when one has failed."""
+    """Threads that send one request after another, after a pause each; a client goes on after a failure."""
 
     def __init__(
         self,
@@ -49,20 +49,20 @@ class Load:
         self._lock = threading.Lock()
         self.failures: list[Failure] = []
         self.bodies: collections.Counter[bytes] = collections.Counter()
-        self.connection_count = 0  # of clients that keep theirs
+        self.connection_count = 0  # of clients with kept ones
         self._threads = [threading.Thread(target=self._run, args=(kind,), daemon=True) for kind in kinds]
         for thread in self._threads:
             thread.start()
 
     @property
     def count(self) -> int:
-        """Requests that were answered."""
+        """The number of answered requests."""
         with self._lock:
             return sum(self.bodies.values())
 
     @property
     def first_words(self) -> set[bytes]:
-        """With what the bodies of responses began."""
+        """The first words of response bodies."""
         with self._lock:
             return {body.split()[0] for body in self.bodies}
 
@@ -76,7 +76,7 @@ class Load:
         wait_until(lambda: self.count >= until or self.failures, seconds)
 
     def stop(self) -> None:
-        """Send no more; every request that was sent has its answer, or is a failure."""
+        """Send no more; every sent request has its answer, or is a failure."""
         self._is_over = True
         for thread in self._threads:
             thread.join(20)
@@ -126,12 +126,12 @@ def _now() -> str:
 
 
 def _name(exc: Exception) -> str:
-    """Return in a word what has become of a request."""
+    """Return a request's end in a word."""
     if isinstance(exc, RawClient.Truncated):
         return "reset" if exc.is_reset else "closed"
     if isinstance(exc, (ConnectionRefusedError, FileNotFoundError)):  # the latter: of a unix socket
         return "refused"
-    # Before Python 3.10 what connect() raises is not yet the same as TimeoutError.
+    # Before Python 3.10 the exception of connect() is not yet the same as TimeoutError.
     return "timed out" if isinstance(exc, (TimeoutError, socket.timeout)) else "reset"
 
 

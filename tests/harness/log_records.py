@@ -1,4 +1,4 @@
-"""A request as the access log knows it, with literals, and what a format makes of it."""
+"""A request in the access log's form, with literals, and a format's text for it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def vars_of(pairs: dict[str, str]) -> str:
 
 
 def record(pairs: dict[str, str] = PAIRS, **changes: Any) -> Record:
-    """Return one that was answered, but for the changes."""
+    """Return an answered one, but for the changes."""
     times = RequestTimes(100.0, 100.25, 101.5, threading.get_ident())
     whole = Record(vars_of(pairs), False, "192.0.2.1", 201, 7, "answered", AT, times)
     return whole._replace(**changes)
 
 
 def ended(record: Record) -> Ended:
-    """Return what is kept of a request, with such a record."""
+    """Return the kept record of a request."""
     arrived_at, began_at, ended_at, thread_id = record.times
     made = Ended(
         record.vars, record.is_from_front, record.client, record.status, record.size, record.end,
@@ -42,5 +42,5 @@ def ended(record: Record) -> Ended:
 
 
 def lines(line_format: LineFormat, *records: Record) -> list[str]:
-    """Return what a format makes of such records."""
+    """Return a format's text for such records."""
     return [found for one in records for found in line_format.lines([ended(one)], one.at - one.times.ended_at)]

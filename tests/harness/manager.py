@@ -1,4 +1,4 @@
-"""A service manager of the tests' own: it hears what a service tells, as systemd does."""
+"""A service manager of the tests' own that hears a service's notifications, as systemd does."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from .waiting import wait_until
 
 
 class Manager:
-    """A notify socket (sd_notify(3)), and what has come there."""
+    """A notify socket (sd_notify(3)), and its messages."""
 
     def __init__(self, address: pathlib.Path | str) -> None:
         self.address = str(address)
         self.messages: list[list[str]] = []  # each a list of NAME=VALUE
-        self.fds: list[int] = []  # what came with FDSTORE=1; closed in the end
+        self.fds: list[int] = []  # sent with FDSTORE=1; closed in the end
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
         self._socket.bind("\0" + self.address[1:] if self.address.startswith("@") else self.address)
 
     @property
     def environ(self) -> dict[str, str]:
-        """What the service finds in its environment."""
+        """The service's environment."""
         return {"NOTIFY_SOCKET": self.address}
 
     def hear(self) -> list[list[str]]:
-        """Return all messages, those included that have come since."""
+        """Return all messages, new ones included."""
         while True:
             try:
                 data, ancillary, _, _ = self._socket.recvmsg(4096, socket.CMSG_SPACE(64))

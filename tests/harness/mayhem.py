@@ -1,6 +1,6 @@
-"""Workers that are stopped, killed, replaced, added and taken away at random times, while clients ask: what has become of each request.
+"""Workers stopped, killed, replaced, added and taken away at random times, while clients ask: the fate of each request.
 
-A run is as long as MAYHEM_SECONDS says, and as random as MAYHEM_SEED.
+A run is as long as MAYHEM_SECONDS, and as random as MAYHEM_SEED.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ CLIENTS = 20
 # How long a request keeps its thread.
 TAKES = (0.0, 0.0, 0.0, 0.02, 0.2)
 MIN_WORKERS, MAX_WORKERS = 2, 4
-# How long after a worker was killed its clients may see that, where others use the machine. Measured 2026-11-27, on two cores that others used: 0.06 s.
+# How long after a worker's kill its clients may see it, on a busy machine. Measured 2026-11-27, on two busy cores: 0.06 s.
 SEEN_SECONDS = 1.0
 
-# /NUMBER/SECONDS: the file has a line for each request that was begun, with the pid of its worker.
+# /NUMBER/SECONDS: the file has a line for each begun request, with the pid of its worker.
 APP = """
 import os, time
 FILE = os.open({path!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -41,7 +41,7 @@ def app(environ, start_response):
 
 
 class Mayhem:
-    """A server that is treated so, and its clients."""
+    """A server under mayhem, and its clients."""
 
     def __init__(self, process: Workers, path: pathlib.Path, kills: bool) -> None:
         self._process, self._path, self._random = process, path, random.Random(SEED)
@@ -51,7 +51,7 @@ class Mayhem:
         self._size = MAX_WORKERS - 1
         self.killed: dict[int, float] = {}  # when, by pid
         self.answered: list[int] = []
-        self.failed: dict[int, tuple[str, float]] = {}  # by number: what the client has seen, and when
+        self.failed: dict[int, tuple[str, float]] = {}  # by number: the client's view, and its time
         self.done: collections.Counter[str] = collections.Counter()
         self._clients = [threading.Thread(target=self._ask, daemon=True) for _ in range(CLIENTS)]
 
@@ -67,7 +67,7 @@ class Mayhem:
                 time.sleep(0.01)
 
     def _ask_once(self, client: RawClient) -> bool:
-        """Send a request, and note what becomes of it; return whether the connection goes on."""
+        """Send a request, and note its fate; return whether the connection goes on."""
         with self._lock:
             self._number += 1
             number = self._number
@@ -83,7 +83,7 @@ class Mayhem:
             self.failed[number] = repr(reply), time.monotonic()
         return reply.get("Connection") != "close"
 
-    # What happens
+    # Events
 
     def run(self) -> None:
         """Do so until the time is over, and let the clients have their last answers."""
@@ -133,7 +133,7 @@ class Mayhem:
         self._size += 1 if is_more else -1
         self._process.signal(signal.SIGTTIN if is_more else signal.SIGTTOU)
 
-    # What was seen
+    # Results
 
     @property
     def begun(self) -> dict[int, list[int]]:
@@ -145,7 +145,7 @@ class Mayhem:
         return found
 
     def faults(self) -> list[str]:
-        """Return what must not be: a request that was begun twice, or that has no answer though no worker was killed with it."""
+        """Return broken promises: a request begun twice, or without an answer though no worker was killed with it."""
         begun, log = self.begun, self._process.log
         found = [f"{number} was begun by {pids}" for number, pids in begun.items() if len(pids) > 1]
         found += [f"{number} was answered, and not begun" for number in self.answered if number not in begun]
@@ -172,7 +172,7 @@ class Mayhem:
 
 
 def start_mayhem(start_workers: Callable[..., Workers], folder: pathlib.Path, *flags: str, kills: bool) -> Mayhem:
-    """Start workers of one thread each, and return what is to happen to them; `kills`: some are killed, too."""
+    """Start workers of one thread each, and return their mayhem; `kills`: some are killed, too."""
     path = folder / "begun"
     path.touch()
     count = str(MAX_WORKERS - 1)

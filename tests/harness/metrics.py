@@ -1,4 +1,4 @@
-"""What a server tells at --metrics, read by Prometheus's own parser."""
+"""A server's text at --metrics, read by Prometheus' own parser."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 def scrape(path: Any) -> tuple[Numbers, Numbers]:
-    """Return all numbers that a unix socket tells, and those of them that must never fall."""
+    """Return all numbers from a unix socket, and the ones that must never fall."""
     with contextlib.closing(UnixConnection(str(path), timeout=20)) as connection:
         connection.request("GET", "/metrics", headers={"Host": "a"})
         text = connection.getresponse().read().decode()
@@ -48,7 +48,7 @@ def requests(path: Any, *, end: str = "complete", status: str = "2xx") -> float:
 
 
 class Scraping:
-    """A thread that scrapes all the time, and what it has found wrong."""
+    """A thread that scrapes all the time, and its faults."""
 
     def __init__(self, path: Any) -> None:
         self._path = path

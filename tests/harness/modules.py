@@ -1,4 +1,4 @@
-"""The modules of aserve and what they import, read from their source: for test_layout.py, and for measures.py."""
+"""The modules of aserve and their imports, read from source: for test_layout.py, and for measures.py."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
 def room_of(name: str) -> str:
-    """Return the room that a module is in: what stands at the top of the package."""
+    """Return a module's room, at the top of the package."""
     return name.partition(".")[0]
 
 
 @functools.cache
 def tree_of(name: str) -> ast.Module:
-    """Return a module's syntax; a rule is one test for all modules, as hundreds of cases took longer than what they ask."""
+    """Return a module's syntax; a rule is one test for all modules, as hundreds of cases took longer than the question."""
     return ast.parse(MODULES[name].read_text())
 
 
 @functools.cache
 def imports_of(name: str) -> list[Import]:
-    """Return every import of a module, those of functions and of types included."""
+    """Return every import of a module, also within functions and for types."""
     path = MODULES[name]
     parts = ["aserve", *filter(None, name.split("."))]
     folder = parts if path.name == "__init__.py" else parts[:-1]
@@ -64,7 +64,7 @@ def imports_of(name: str) -> list[Import]:
 
 
 def targets_of(node: ast.AST, folder: list[str]) -> list[str]:
-    """Return the absolute names of the modules that one statement imports."""
+    """Return the absolute names of the modules imported by one statement."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if not isinstance(node, ast.ImportFrom):
@@ -83,5 +83,5 @@ def is_ours_below(base: str, name: str) -> bool:
 
 @functools.cache
 def all_imports() -> list[tuple[str, Import]]:
-    """Return every import of every module; not at import, where each of the processes that pytest runs in would read the package."""
+    """Return every import of every module; not at import, where each process of pytest would read the package."""
     return [(name, found) for name in MODULES for found in imports_of(name)]

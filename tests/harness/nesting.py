@@ -1,6 +1,6 @@
-"""A cache that is used before each line of a call of it, by the same thread, in a process of its own: `python nesting.py CHANGE`.
+"""A cache used before each line of a call of it, by the same thread, in its own process: `python nesting.py CHANGE`.
 
-So does a finalizer that the collector calls, or a handler of a signal.
+A finalizer called by the collector, or a handler of a signal, does so.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Use = Callable[[caches.Cache], object]
 OUTER: dict[str, Use] = {name: change for name, (change, _) in CHANGES.items()}
 OUTER["get"] = lambda cache: cache.get(b"1")
 OUTER["get what expires"] = lambda cache: cache.get(b"e")
-# What comes between. Each changes one thing at most, so that before, or behind, is all that it can be.
+# The acts between. Each changes one thing at most, so that only before or behind is possible.
 NESTED: tuple[Use, ...] = (
     lambda cache: cache.set(b"1", b"x"),
     lambda cache: cache.set(b"y", b"y"),
@@ -53,7 +53,7 @@ def come_between(line_count: int, outer: Use, nested: Callable[[], object], cach
 
 
 def fill(cache: caches.Cache) -> None:
-    """Let there be values, a number, an item that is free, and one that has expired."""
+    """Let there be values, a number, a free item, and an expired one."""
     cache.clear()
     for number in range(3):
         assert cache.set(b"%d" % number, b"v%d" % number)
@@ -63,7 +63,7 @@ def fill(cache: caches.Cache) -> None:
 
 
 def check(name: str) -> None:
-    """Come between everywhere, with each use, and look each time at what is left."""
+    """Come between everywhere, with each use, and check the rest each time."""
     outer = OUTER[name]
     cache = Memory.open(["items=7,blocksize=16,keysize=8"]).caches["default"]
     for nested in NESTED:

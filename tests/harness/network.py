@@ -1,6 +1,6 @@
-"""A network of our own on one machine: namespaces on a bridge, and what can happen to the way there; Linux, as root.
+"""Our own network on one machine: namespaces on a bridge, and events of the way there; Linux, as root.
 
-Nothing of it is seen from outside: the bridge has addresses of its own, and no route leads anywhere.
+Nothing is seen from outside: the bridge has its own addresses, and no route leads anywhere.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .waiting import wait_until
 
 TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x0002, 0x1000  # linux/if_tun.h
 FRAME_OCTETS = 65536
-NOBODY = "02:00:00:00:00:01"  # an Ethernet address that no host has
+NOBODY = "02:00:00:00:00:01"  # an Ethernet address without a host
 
 
 def ip(*words: str) -> None:
@@ -30,7 +30,7 @@ def ip(*words: str) -> None:
 
 
 class Place:
-    """A namespace: its address, and what a command begins with that is to run there."""
+    """A namespace: its address, and the prefix of commands in it."""
 
     def __init__(self, space: str, outer: str, address: str) -> None:
         self.space, self.address = space, address
@@ -46,7 +46,7 @@ class Place:
         ip("-n", self.space, "neigh", "replace", other.address, "lladdr", NOBODY, "dev", "eth0", "nud", "permanent")
 
     def find(self, other: Place) -> None:
-        """Look again for where the other host is."""
+        """Look again for the other host's place."""
         ip("-n", self.space, "neigh", "del", other.address, "dev", "eth0")
 
 
@@ -54,7 +54,7 @@ class Network:
     """A bridge, and namespaces on it."""
 
     def __init__(self) -> None:
-        # Of this process alone: others may run the same beside it.
+        # Of this process alone: the same may run beside it.
         number = os.getpid()
         self._stem, self._net = f"as{number}", f"10.{200 + number % 50}.{number // 50 % 250}"
         self.bridge = f"{self._stem}b"
@@ -62,7 +62,7 @@ class Network:
         self._wires: list[Wire] = []
 
     def open(self) -> None:
-        """Make the bridge, on which we are, too."""
+        """Make the bridge, with an address for us."""
         ip("link", "add", self.bridge, "type", "bridge")
         ip("addr", "add", f"{self._net}.254/24", "dev", self.bridge)
         ip("link", "set", self.bridge, "up")
@@ -103,10 +103,10 @@ class Network:
             ip("-n", place.space, *words)
 
     def close(self) -> None:
-        """Remove all of it; what is in the namespaces has ended."""
+        """Remove everything; processes in the namespaces have ended."""
         for wire in self._wires:
             wire.stop()
-        # Links first: a namespace lives on for minutes, and its link with it, where a connection to a host that is gone has octets to send.
+        # Links first: a namespace lives on for minutes, and its link too, where a connection to a gone host has octets to send.
         for name in self._links():
             with contextlib.suppress(AssertionError):  # a wire's is gone with the wire
                 ip("link", "del", name)
@@ -119,15 +119,14 @@ class Network:
 
 
 class Wire:
-    """
-    Two Ethernet devices, and a thread that carries frames between them, late and not all of them.
+    """Two Ethernet devices, and a thread that carries frames between them, late and not all of them.
 
     It stands for `tc qdisc ... netem`, which many kernels are built without.
     """
 
     def __init__(self, *names: str) -> None:
         self.delay_seconds = 0.0  # on each of both ways
-        self.loss = 0.0  # the share of frames that are lost
+        self.loss = 0.0  # the share of lost frames
         self.count, self.lost_count = 0, 0
         self._random = random.Random(1)
         self._ends = [self._open(name) for name in names]
@@ -145,7 +144,7 @@ class Wire:
         self._thread.start()
 
     def stop(self) -> None:
-        """End; the devices are gone with it."""
+        """End; the devices are gone, too."""
         os.close(self._wake)
         if self._thread.ident:
             self._thread.join(30)
@@ -153,7 +152,7 @@ class Wire:
             os.close(fd)
 
     def _carry(self) -> None:
-        waiting: list[tuple[float, int, int, bytes]] = []  # when it is due, its number, to where, the frame
+        waiting: list[tuple[float, int, int, bytes]] = []  # its due time, its number, its target, the frame
         while True:
             pause = max(0.0, waiting[0][0] - time.monotonic()) if waiting else None
             ready, _, _ = select.select([*self._ends, self._woken], [], [], pause)

@@ -1,7 +1,7 @@
-"""A Django site of two workers, what can go wrong with it, and its clients meanwhile.
+"""A Django site of two workers, its possible faults, and its clients meanwhile.
 
-A fault is a file in the site's folder: the app looks for it at each request, so that any client meets it. `tests/record_outages.py` keeps what
---metrics tells meanwhile, for the alert rules; `make drill` looks at what a person is told, and when.
+A fault is a file in the site's folder: the app looks for it at each request, so that any client meets it. `tests/record_outages.py` keeps the metrics
+meanwhile, for the alert rules; `make drill` looks at a person's news, and their times.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ app = get_wsgi_application()
 
 
 class Site(Workers):
-    """One, with all that tells of it."""
+    """A site, with all its signs."""
 
     def __init__(self, folder: pathlib.Path, *flags: str, descriptors: int = 0) -> None:
         self.metrics, self.control, self.access_log = (folder / name for name in ("metrics", "control", "access.log"))
@@ -82,7 +82,7 @@ class Site(Workers):
         (self.folder / fault).touch()
 
     def take(self, fault: str) -> None:
-        """Take it out."""
+        """Remove the fault."""
         (self.folder / fault).unlink()
 
     def fill_disk(self) -> None:
@@ -91,7 +91,7 @@ class Site(Workers):
         self.access_log.symlink_to("/dev/full")
 
     def ask_metrics(self, target: str = "/metrics", seconds: float = 10.0) -> str:
-        """Return what --metrics answers; "": nothing."""
+        """Return the answer of --metrics; "": none."""
         with contextlib.closing(UnixConnection(str(self.metrics), timeout=seconds)) as connection:
             try:
                 connection.request("GET", target, headers={"Host": "a"})
@@ -111,7 +111,7 @@ class Site(Workers):
 
 
 class Clients:
-    """Threads that ask for / again and again, each on a connection of its own; what became of it."""
+    """Threads that ask for / again and again, each on a fresh connection; and the outcomes."""
 
     def __init__(
         self, site: Site, count: int = 8, patience_seconds: float | None = 60.0, pause_seconds: float = 0.2
@@ -127,7 +127,7 @@ class Clients:
             thread.start()
 
     def stop(self) -> None:
-        """Ask no more; what has no answer yet gets none."""
+        """Ask no more; unanswered requests get no answer."""
         self._is_over.set()
         for each in list(self._sockets):
             with contextlib.suppress(OSError):
@@ -157,7 +157,7 @@ class Clients:
 
 
 class SlowHeads:
-    """Connections that never come to the end of a request's head: one that is closed is opened again."""
+    """Connections that never come to the end of a request's head: a closed one is opened again."""
 
     def __init__(self, site: Site, count: int) -> None:
         self._site = site
@@ -168,7 +168,6 @@ class SlowHeads:
         self._thread.start()
 
     def stop(self) -> None:
-        """Close them."""
         self._is_over.set()
         self._thread.join(20)
         for client in self._clients:
@@ -197,7 +196,7 @@ class SlowHeads:
 
 @contextlib.contextmanager
 def clients_of(site: Site, **options: Any) -> Iterator[Clients]:
-    """Let them ask within the block."""
+    """Let clients ask within the block."""
     clients = Clients(site, **options)
     try:
         yield clients

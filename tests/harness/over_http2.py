@@ -1,4 +1,4 @@
-"""What has no meaning over HTTP/2, and why: tests of the marker `also_http2`, and files of corpus/desync; what they guard there instead."""
+"""Tests of the marker `also_http2`, and files of corpus/desync, without a meaning over HTTP/2; the reason, and the guard there instead."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""An ACME authority of a test's own: Pebble, and the DNS that it asks (pebble-challtestsrv).
+"""An ACME authority of a test's own: Pebble, and its DNS (pebble-challtestsrv).
 
-Both are at an address of this machine that no other test has, where all ports are free: a server of the test listens there on `http_port` and
-`tls_port`, where Pebble looks for the answers to its challenges. All names lead there, until `lead` says otherwise.
+Both are at an address of this machine of no other test, where all ports are free: a server of the test listens there on `http_port` and `tls_port`,
+where Pebble looks for the answers to its challenges. All names lead there, until `lead` changes one.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from .waiting import wait_until
 
 needs_pebble = needs_go_programs("pebble", "pebble-challtestsrv")
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all addresses of 127.0.0.0/8")
-# Below those that systems give to clients.
+# Below the systems' ports for clients.
 GUARD_PORT, DIRECTORY_PORT, MANAGEMENT_PORT, DNS_PORT, DNS_MANAGEMENT_PORT = range(14000, 14005)
 NOBODYS_ADDRESS = "127.0.0.254"  # nothing listens there
-# It ends with the thread that has started it, however that ends.
+# It ends with its starting thread, however that ends.
 LAUNCHER = ("setpriv", "--pdeathsig", "KILL")
 
 
 def own_address() -> tuple[str, socket.socket]:
-    """Return an address of this machine, which no other test has while the socket is open."""
+    """Return an address of this machine, no other test's while the socket is open."""
     while True:
         host = "127." + ".".join(str(random.randrange(1, 254)) for _ in range(3))
         guard = socket.socket()
@@ -52,7 +52,7 @@ class Pebble:
     http_port, tls_port = 80, 443
 
     def __init__(self, folder: pathlib.Path, authority: Authority, life_seconds: int = 90 * 86400, **env: str) -> None:
-        """Start it. `env`: further variables of Pebble's, as PEBBLE_WFE_NONCEREJECT."""
+        """Start Pebble. `env`: further variables of Pebble's, as PEBBLE_WFE_NONCEREJECT."""
         folder.mkdir(exist_ok=True)
         self.host, self._guard = own_address()
         self.ca = authority.certificate  # of its own certificate
@@ -100,12 +100,12 @@ class Pebble:
 
     @property
     def url(self) -> str:
-        """Of its directory."""
+        """The URL of its directory."""
         return f"https://{self.netloc}/dir"
 
     @property
     def log(self) -> str:
-        """What it has written."""
+        """Its log's text."""
         return (self._folder / "pebble.log").read_text(errors="replace")
 
     def lead(self, name: str, address: str) -> None:
@@ -129,10 +129,10 @@ class Pebble:
         return found
 
     def start(self) -> None:
-        """Start it, and wait until it and its DNS answer."""
+        """Start Pebble, and wait until it and its DNS answer."""
         self._run("pebble", "-config", str(self._folder / "pebble.json"), "-dnsserver", f"{self.host}:{DNS_PORT}")
         wait_until(self._listens, explain=lambda: self.log)
-        # What those it issues lead to, in PEM; another one after each start.
+        # The root of issued certificates, in PEM; another after each start.
         self.root = self.ask("GET", f"https://{self.host}:{MANAGEMENT_PORT}/roots/0").decode()
 
     def _listens(self) -> bool:
@@ -144,20 +144,19 @@ class Pebble:
         return True
 
     def pause(self) -> None:
-        """Have it accept connections, and say nothing."""
+        """Have Pebble accept connections in silence."""
         self._running["pebble"].send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Have it go on."""
         self._running["pebble"].send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        """Kill it: connections are refused."""
+        """Kill Pebble: connections are refused."""
         self._running["pebble"].kill()
         self._running["pebble"].wait(20)
 
     def end(self) -> None:
-        """Kill all that it has started."""
+        """Kill all its processes."""
         for process in self._running.values():
             process.kill()
             process.wait(20)

@@ -1,4 +1,4 @@
-"""Where a test runs something: in a thread of its own, or where it is."""
+"""The place of a call: a new thread, or this one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that are plain (native/README.md), and the servers that answer them in C and in Python."""
+"""Plain requests (native/README.md), and the servers that answer them in C and in Python."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def engine_of(server: Any) -> Any:
 
 
 def site_of(apps: dict[str, Any]) -> Any:
-    """Return an app that is the one that the path names; `apps`: (app, anything), by name."""
+    """Return the app of the path; `apps`: (app, anything), by name."""
 
     def site(environ: Any, start_response: Any) -> Any:
         return apps[environ["PATH_INFO"][1:]][0](environ, start_response)
@@ -28,7 +28,7 @@ def site_of(apps: dict[str, Any]) -> Any:
 
 
 def ask(server: Any, *requests: bytes) -> bytes:
-    """Send requests one after another on a connection; return what has come for all of them, without what differs by chance."""
+    """Send requests in turn on a connection; return all octets, without parts that differ by chance."""
     with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
         for request in requests:
             client.sendall(request)
@@ -50,7 +50,7 @@ def request(name: str, method: str = "GET", fields: str = HEAD, body: bytes = b"
 
 
 def ask_front(path: Any, protocol: str, name: str, method: str = "GET", body: bytes = b"") -> bytes:
-    """Send a request over uwsgi or SCGI; return what has come for it, without what differs by chance."""
+    """Send a request over uwsgi or SCGI; return its octets, without parts that differ by chance."""
     octets = b""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(PATIENCE_SECONDS)
@@ -62,7 +62,7 @@ def ask_front(path: Any, protocol: str, name: str, method: str = "GET", body: by
 
 
 def front_request(protocol: str, name: str, method: str = "GET", body: bytes = b"") -> bytes:
-    """Return a request as nginx sends it."""
+    """Return a request in nginx's form."""
     length = str(len(body) or "") if protocol == "uwsgi" else str(len(body))
     pairs = [
         ("CONTENT_LENGTH", length), *([("SCGI", "1")] if protocol == "scgi" else []), ("QUERY_STRING", ""), ("REQUEST_METHOD", method),

@@ -1,4 +1,4 @@
-"""A server as users start it: the command, in a process of its own."""
+"""A server as users start it: the command, in its own process."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import Any
 from . import faults, native
 from .waiting import PATIENCE_SECONDS, wait_until
 
-# Takes the place of a shell that systemd starts a service with: argv is descriptors, "--" and a command. The descriptors are
-# numbered from 3 on, and LISTEN_PID is known only here.
+# Takes the place of a shell of systemd's: argv is descriptors, "--" and a command. The descriptors are numbered from 3 on, and LISTEN_PID is known
+# only here.
 PASSING = """\
 import fcntl, os, sys
 end = sys.argv.index("--")
@@ -30,14 +30,13 @@ os.execv(sys.argv[end + 1], sys.argv[end + 1:])
 
 
 class ServerProcess:
-    """
-    `python -m aserve` in a process of its own, on a port of its own.
+    """`python -m aserve` in its own process, on its own port.
 
-    `launcher` is what starts it, if not we; `fds` are passed as systemd passes sockets. With either, the arguments say where it listens.
+    `launcher` starts the command in our place; `fds` are passed as systemd passes sockets. With either, the arguments name the address.
     """
 
     command = (sys.executable, "-I", "-m", "aserve")
-    begun = r"serving on ([^\s,]+)"  # what its log says once it listens
+    begun = r"serving on ([^\s,]+)"  # the log's words once it listens
 
     def __init__(
         self,
@@ -74,12 +73,11 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
         return self.process.pid
 
     @property
     def log(self) -> str:
-        """What it has written to standard error."""
+        """Its standard error."""
         return self._log_path.read_text(errors="replace")
 
     def wait_for_log(self, pattern: str, seconds: float = PATIENCE_SECONDS) -> re.Match[str]:
@@ -93,25 +91,24 @@ class ServerProcess:
         return wait_until(look, seconds, lambda: f"no {pattern!r} in:\n{self.log}")
 
     def signal(self, number: int = signal.SIGTERM) -> None:
-        """Send it a signal."""
         self.process.send_signal(number)
 
     def wait(self, seconds: float = 30.0) -> int:
-        """Wait for its end; return the exit status."""
+        """Wait for the end; return the exit status."""
         return self.process.wait(seconds)
 
     def cpu_seconds(self) -> float:
-        """Return the CPU time that it has used; Linux only."""
+        """Return the used CPU time; Linux only."""
         fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory_bytes(self, which: str = "VmRSS") -> int:
-        """Return its resident memory, or with VmHWM the most that it ever was; Linux only."""
+        """Return the resident memory, or with VmHWM its peak; Linux only."""
         lines = pathlib.Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{which}:"))
 
     def open_files(self) -> list[str]:
-        """Return what its file descriptors are, the standard ones left out."""
+        """Return the targets of its file descriptors, without the standard ones."""
         names = []
         for fd in os.listdir(f"/proc/{self.pid}/fd"):
             with contextlib.suppress(OSError):
@@ -120,11 +117,10 @@ class ServerProcess:
         return sorted(names)
 
     def faults(self, provoked: tuple[str, ...] = ()) -> str:
-        """Return what its log tells of that must never happen; "" when all is well."""
+        """Return the log's faults that must never happen; "" when all is well."""
         return faults.faults_in(self.log, provoked)
 
     def end(self) -> None:
-        """End it in any case."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait(30)
@@ -133,7 +129,7 @@ class ServerProcess:
 
 
 def run_command(*words: object, **more: Any) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end; return its status, and what it has written."""
+    """Run the command to its end; return status and output."""
     command = [*ServerProcess.command, *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, **more)
 

@@ -1,4 +1,4 @@
-"""A real Prometheus, which scrapes what a test serves."""
+"""A real Prometheus, which scrapes a test's server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 from .waiting import wait_until
 
 HAS_PROMETHEUS = shutil.which("prometheus") is not None and shutil.which("promtool") is not None
-# A scrape may take as long as it has until the next; more than one job asks, so that much is seen in a short time.
+# A scrape may take as long as the interval; more than one job asks, for many samples in a short time.
 CONFIG = """\
 global: {{scrape_interval: 3s, scrape_timeout: 3s, evaluation_interval: 1s}}
 rule_files: ["{rules}"]
@@ -27,7 +27,7 @@ JOBS = ("a", "b", "c")
 
 
 class Prometheus:
-    """One that runs."""
+    """A running Prometheus."""
 
     def __init__(self, folder: pathlib.Path, target: str, rules: pathlib.Path) -> None:
         config = CONFIG.format(rules=rules) + "".join(JOB.format(name=name, target=target) for name in JOBS)
@@ -50,12 +50,12 @@ class Prometheus:
             raise
 
     def query(self, expr: str) -> list[Any]:
-        """Return the samples that an expression gives now: their labels and numbers."""
+        """Return an expression's present samples: their labels and numbers."""
         with contextlib.closing(http.client.HTTPConnection(self._address, timeout=20)) as connection:
             connection.request("GET", f"/api/v1/query?{urllib.parse.urlencode({'query': expr})}")
             response = connection.getresponse()
             text = response.read()
-        if response.status == 503:  # it has just begun
+        if response.status == 503:  # just begun
             return []
         answer = json.loads(text)
         assert answer["status"] == "success", f"{expr}: {answer}"
@@ -70,14 +70,13 @@ class Prometheus:
         return [(labels["job"], n) for labels, n in self.query("count_over_time(up[1h])")]
 
     def stop(self) -> None:
-        """End it."""
         self._process.kill()
         self._process.wait()
 
 
 @contextlib.contextmanager
 def running(folder: pathlib.Path, target: str, rules: pathlib.Path) -> Iterator[Prometheus]:
-    """Run one within the block."""
+    """Run Prometheus within the block."""
     prometheus = Prometheus(folder, target, rules)
     try:
         yield prometheus

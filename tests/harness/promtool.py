@@ -1,4 +1,4 @@
-"""Rules tested by promtool, on series that a test gives it."""
+"""Rules tested by promtool, on a test's series."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 
 HAS_PROMTOOL = shutil.which("promtool") is not None
 
-Samples = dict[str, float]  # by labels as promtool writes them: '{alertname="A"}'
+Samples = dict[str, float]  # by labels in promtool's form: '{alertname="A"}'
 
 
 def raised(alerts: str, seconds: int, severity: str = ".*") -> str:
-    """Return what gives 1 if one of these alerts was raised in so many seconds."""
+    """Return an expression of 1 if one of these alerts was raised in so many seconds."""
     return (
         f'group(max_over_time(ALERTS{{alertstate="firing",alertname=~"{alerts}",severity=~"{severity}"}}[{seconds}s]))'
     )
 
 
 class RuleTest:
-    """Series, and what expressions give at a time after they have begun."""
+    """Series, and expressions' values at a time after their begin."""
 
     def __init__(self, series: list[dict[str, str]], interval_seconds: int) -> None:
         self._group: dict[str, Any] = {
@@ -29,18 +29,18 @@ class RuleTest:
         }  # fmt: skip
 
     def expect(self, expr: str, at_seconds: int, samples: Samples) -> None:
-        """Say what an expression is to give."""
+        """Expect an expression's samples."""
         expected = [{"labels": labels, "value": value} for labels, value in samples.items()]
         self._group["promql_expr_test"].append({"expr": expr, "eval_time": f"{at_seconds}s", "exp_samples": expected})
 
     @property
     def group(self) -> dict[str, Any]:
-        """As promtool reads it."""
+        """Return promtool's form."""
         return self._group
 
 
 def run(tests: list[RuleTest], rules: pathlib.Path | None, folder: pathlib.Path, interval_seconds: int = 15) -> str:
-    """Run tests, on rules that are evaluated so often if there are any; return what is wrong, "": nothing."""
+    """Run tests, with rules evaluated at this interval, if any; return the faults, "": none."""
     # JSON is YAML.
     text = {
         "rule_files": [str(rules)] if rules else [], "evaluation_interval": f"{interval_seconds}s", "tests": [one.group for one in tests],

@@ -1,7 +1,7 @@
-"""The metrics during a fault: kept in tests/recordings, and replayed to Prometheus's rules.
+"""The metrics during a fault: kept in tests/recordings, and replayed to Prometheus' rules.
 
-A recording has a number for each series at each step, a few seconds apart; None: the server did not answer. In its file, in which each
-series is a line, equal numbers in a row are one pair of a number and a count.
+A recording has a number for each series at each step, a few seconds apart; None: the server did not answer. In its file, with a line for each series,
+equal numbers in a row are one pair of a number and a count.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Recording(NamedTuple):
     """One."""
 
     fault_at: int  # seconds after its beginning; 0: nothing goes wrong
-    seconds: int  # that it takes
+    seconds: int  # its length
     series: dict[str, list[float | None]]  # by name and labels
 
     def replay(self, interval_seconds: int, offset_seconds: int = 0, labels: str = "") -> list[dict[str, str]]:
-        """Return it as `input_series` of promtool, scraped so often, from so much later on."""
+        """Return promtool's `input_series`, scraped at this interval, from so much later on."""
         every, first = interval_seconds // STEP_SECONDS, offset_seconds // STEP_SECONDS
         return [
             {"series": with_labels(name, labels), "values": " ".join(_written(values[first::every]))}
@@ -35,7 +35,6 @@ class Recording(NamedTuple):
         ]
 
     def save(self, path: pathlib.Path) -> None:
-        """Write it."""
         lines = [
             json.dumps([name, [[value, len(list(group))] for value, group in itertools.groupby(values)]])
             for name, values in sorted(self.series.items())
@@ -45,7 +44,6 @@ class Recording(NamedTuple):
 
 
 def load(name: str) -> Recording:
-    """Read one."""
     found = json.loads((FOLDER / f"{name}.json").read_text())
     series = {series: [value for value, count in pairs for _ in range(count)] for series, pairs in found["series"]}
     return Recording(found["fault_at"], found["seconds"], series)
@@ -58,7 +56,7 @@ def with_labels(name: str, labels: str) -> str:
 
 
 def numbers_of(text: str, names: Iterable[str]) -> dict[str, float]:
-    """Return the numbers of a scrape that are of one of these names, by name and labels; ports are left out."""
+    """Return the numbers of a scrape with one of these names, by name and labels; ports are left out."""
     wanted = set(names)
     found: dict[str, Any] = {}
     for name, labels, value in _LINE.findall(text):
@@ -70,7 +68,7 @@ def numbers_of(text: str, names: Iterable[str]) -> dict[str, float]:
 
 
 def _written(values: list[float | None]) -> list[str]:
-    """Return numbers as promtool writes them; a series that is gone is stale, as Prometheus makes it."""
+    """Return numbers in promtool's form; a gone series is stale, as in Prometheus."""
     written = []
     for before, value in zip([None, *values], values):
         written.append(str(value) if value is not None else "_" if before is None else "stale")

@@ -1,4 +1,4 @@
-"""What the tests of settings share."""
+"""Shared parts of the tests of settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aserve.settings import EngineSettings
 
 
 def error_of(function, *args, **kwargs):
-    """Return the one line that the call's ConfigError or ValueError says."""
+    """Return the one line of the call's ConfigError or ValueError."""
     with pytest.raises(ValueError) as caught:
         function(*args, **kwargs)
     text = str(caught.value)

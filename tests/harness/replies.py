@@ -1,4 +1,4 @@
-"""What the tests of a wire share: requests, apps, and what became of a response."""
+"""Shared parts of the tests of a wire: requests, apps, and the fate of a response."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ POST_1_0 = b"POST / HTTP/1.0\r\nContent-Length: 1\r\n\r\nx"
 
 
 def returning(value, headers=()):
-    """Return an app that answers so."""
+    """Return an app with this result."""
 
     def app(environ, start_response):
         start_response("200 OK", list(headers))
@@ -29,23 +29,23 @@ def echo(environ, start_response):
 
 
 def body_of(octets):
-    """Return what follows the head of a response."""
+    """Return the octets behind the head of a response."""
     return octets.partition(b"\r\n\r\n")[2]
 
 
 def is_reset(transport):
-    """Whether the transport was aborted, its socket set to reset."""
+    """Tell whether the transport was aborted, its socket set to reset."""
     linger = transport.socket.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)
     return "abort" in transport.calls and struct.unpack("ii", linger) == (1, 0)
 
 
 def is_cut(transport):
-    """Whether the transport sends what it holds and then ends, without a reset."""
+    """Tell whether the transport sends its held octets and then ends, without a reset."""
     return "write_eof" in transport.calls and "abort" not in transport.calls
 
 
 class Chunks:
-    """An iterable that remembers how far it got, and how often it was closed."""
+    """An iterable that remembers its progress, and its closes."""
 
     def __init__(self, *chunks, error=None, close_error=None):
         self.chunks, self.error, self.close_error = list(chunks), error, close_error

@@ -1,4 +1,4 @@
-"""What the tests of a response share: one to make, and its octets taken apart."""
+"""Shared parts of the tests of a response: making one, and parsing its octets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def start(status="200 OK", headers=(TEXT,), **kind):
 
 
 def parse(octets):
-    """Return status line, fields without Date and Server, and what follows the head."""
+    """Return status line, fields without Date and Server, and the octets behind the head."""
     head, _, rest = octets.partition(b"\r\n\r\n")
     line, *fields = head.decode("latin-1").split("\r\n")
     pairs = [tuple(field.split(": ", 1)) for field in fields]

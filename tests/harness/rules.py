@@ -1,9 +1,8 @@
-"""Which clause a test holds us to; docs/conformance.md is made of these and of corpus/desync.
+"""The clause held by a test; docs/conformance.md is made of these and of corpus/desync.
 
-    @rule("RFC 9112 3.2", "a request without Host is answered 400", "400, then closed")
+@rule("RFC 9112 3.2", "a request without Host is answered 400", "400, then closed")
 
-says what the clause asks and what we do.  docs/make_conformance.py reads the arguments out of the
-source, so they are literals.
+tells the clause's demand and our act. docs/make_conformance.py reads the arguments out of the source, so they are literals.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ CLAUSE = re.compile(rf'({"|".join(SPECIFICATIONS)}) ([0-9]+(\.[0-9]+)*|"[^"]+")'
 
 
 def rule(clause: str, asks: str, does: str, kind: str = "as asked", why: str = "") -> Any:
-    """Mark a test, or a row of its table; where we are stricter or more lenient, say why."""
+    """Mark a test, or a row of its table; where we are stricter or more lenient, with the reason."""
     assert CLAUSE.fullmatch(clause), clause
     assert kind in KINDS, kind
     assert (kind == "as asked") == (not why), f"{clause}: {kind}, because {why!r}"

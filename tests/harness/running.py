@@ -26,7 +26,7 @@ from .waiting import PATIENCE_SECONDS, wait_until
 
 
 class RunningServer:
-    """An aserve.Server on an event loop in a thread of its own."""
+    """An aserve.Server on an event loop in its own thread."""
 
     def __init__(self, app: Any, loop: str, settings: dict[str, Any]) -> None:
         given = {name: settings.pop(name) for name in ("in_flight", "load_board") if name in settings}
@@ -34,8 +34,8 @@ class RunningServer:
         self.server = aserve.Server(app, Config(**settings), processes=Processes(**given))
         self._has_told = threading.Event()  # in a drain: every connection
         self.server._listening.drain = self._drain_connections  # type: ignore[method-assign]
-        self.faults: list[str] = []  # what reached the event loop's exception handler
-        self.is_clean: bool | None = None  # what drain() returned
+        self.faults: list[str] = []  # faults of the event loop's exception handler
+        self.is_clean: bool | None = None  # the result of drain()
         self.clients: list[RawClient] = []
         self._is_clock_held = False
         self._error: BaseException | None = None
@@ -50,7 +50,7 @@ class RunningServer:
 
     @property
     def address(self) -> Any:
-        """The first address it listens on."""
+        """The first listening address."""
         return self.server.addresses[0]
 
     @property
@@ -59,7 +59,7 @@ class RunningServer:
         return self.server.urls[0]
 
     def call(self, function: Callable[[], Any]) -> Any:
-        """Return function() run on the event loop; what it returns is awaited there if need be."""
+        """Return function() run on the event loop; its result is awaited there if need be."""
 
         async def run() -> Any:
             found = function()
@@ -69,9 +69,9 @@ class RunningServer:
         return future.result(PATIENCE_SECONDS)
 
     def hold_clock(self) -> None:
-        """For the time-outs no second passes from now on, but for those of `pass_seconds`; `stop` lets it go on."""
+        """Let no second pass for the time-outs from now on, but for those of `pass_seconds`; `stop` lets the clock go on."""
         self._is_clock_held = True
-        self._do(lambda: setattr(self.server, "_on_second", lambda: None))  # which its timer calls
+        self._do(lambda: setattr(self.server, "_on_second", lambda: None))  # called by its timer
 
     def pass_seconds(self, count: int) -> None:
         """Let these seconds pass for the time-outs, at once, and hold the clock; harmless in a drain's last moment."""
@@ -98,7 +98,7 @@ class RunningServer:
         original, handovers._loop = handovers._loop, Loop()  # type: ignore[assignment]
 
     def pass_seconds_until(self, condition: Callable[[], Any]) -> None:
-        """Let them pass, one by one, until this is so."""
+        """Let seconds pass, one by one, until this is so."""
 
         def look() -> Any:
             self.pass_seconds(1)
@@ -107,7 +107,7 @@ class RunningServer:
         wait_until(look)
 
     def statistics(self) -> aserve.Statistics:
-        """Return what it is doing at this moment."""
+        """Return the server's present numbers."""
         return self.call(self.server.statistics)
 
     def ongoing(self, count: int) -> list[tuple[float, str]]:
@@ -115,7 +115,7 @@ class RunningServer:
         return self.call(lambda: self.server.inner.ongoing(count))
 
     def options(self, level: int, name: int) -> list[int]:
-        """Return what a socket option is for each of its connections, TCP only."""
+        """Return a socket option's value for each of its connections, TCP only."""
 
         def look() -> list[int]:
             found = {}  # by client: a connection may have two descriptors for a while
@@ -125,7 +125,7 @@ class RunningServer:
                         continue
                     is_blocking = os.get_blocking(fd)
                     with socket.socket(fileno=os.dup(fd)) as sock:
-                        os.set_blocking(fd, is_blocking)  # PyPy's socket changes that, of what both share
+                        os.set_blocking(fd, is_blocking)  # PyPy's socket changes that, of the state shared by both
                         if sock.getsockname() == self.address:
                             found[sock.getpeername()] = sock.getsockopt(level, name)
             return list(found.values())
@@ -161,7 +161,7 @@ class RunningServer:
         return statistics.bodies_incomplete > 0 and statistics.bodies_incomplete_bytes == count
 
     def wait_until_steady(self, look: Callable[[], Any]) -> Any:
-        """Return a number once it has been the same at 20 looks from the event loop, which had its turn each time."""
+        """Return a number once it has been the same at 20 looks from the event loop, with its turn each time."""
         seen = [self.call(look)]
 
         def is_steady() -> bool:
@@ -217,7 +217,7 @@ class RunningServer:
                 function()
             is_done.set()
 
-        with contextlib.suppress(RuntimeError):  # it is closed
+        with contextlib.suppress(RuntimeError):  # closed
             self._loop.call_soon_threadsafe(run)
         wait_until(lambda: is_done.is_set() or not self._thread.is_alive())
 

@@ -1,4 +1,4 @@
-"""Scrapes that a test turns, and clients that ask them."""
+"""Scrapes turned by a test, and their clients."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Answering:
         return client
 
     def turn(self, count=20):
-        """Do what can be done."""
+        """Do all possible steps."""
         for _ in range(count):
             self.scrapes.on_ready()
 
@@ -60,7 +60,7 @@ class Answering:
         return self.read(client)
 
     def read(self, client):
-        """Return what a client has got, to its end."""
+        """Return a client's octets, to their end."""
         received = b""
         while octets := client.recv(1 << 20):
             received += octets
@@ -70,7 +70,6 @@ class Answering:
         return int(first.split()[1]), dict(field.split(": ") for field in fields), body
 
     def close(self):
-        """Close all of it."""
         for client in self.clients:
             client.close()
         self.scrapes.close()

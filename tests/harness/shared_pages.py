@@ -1,7 +1,7 @@
-"""The page of a worker, as its supervisor shares it (aserve/processes/children/pages.py), for a test to read and to write.
+"""The page of a worker, as shared by its supervisor (aserve/processes/children/pages.py), for a test to read and to write.
 
-A test that halts a worker writes there when its event loop has last ticked: so the test decides for how long it seems to turn, and not the time
-that the machine takes for the test.
+A test that halts a worker writes there when its event loop has last ticked: so the test decides for how long it seems to turn, and not the test's own
+duration.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SharedPages:
 
     @property
     def connections(self) -> list[int]:
-        """How many connections the workers have, as they show one another."""
+        """The workers' numbers of connections, as they show one another."""
         loads = [Load.of(page[Field.LOAD]) for page in self if page[Field.PID]]
         return sorted(load.connections for load in loads if load)
 
@@ -47,5 +47,5 @@ def let_turn(page: memoryview) -> None:
 
 
 def let_hang(page: memoryview) -> None:
-    """Let it seem to hang."""
+    """Let the worker seem to hang."""
     page[Field.TICKED_AT] = 1

@@ -1,8 +1,7 @@
-"""Several processes that serve one app on listeners that they share, each an aserve.Server of its own.
+"""Several processes that serve one app on shared listeners, each an aserve.Server.
 
-`SharingServers` starts them: this file run as a program binds, forks the processes, says where they listen, does what
-its standard input says, and ends them with that. Each answers with its number; /slow takes a while, in which the thread
-sleeps, /gate takes for ever, /die ends the process at once.
+`SharingServers` starts them: this file run as a program binds, forks the processes, tells their addresses, obeys its standard input, and ends them
+with its end. Each answers with its number; /slow takes a while, in which the thread sleeps, /gate takes for ever, /die ends the process at once.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ SLOW_SECONDS = 0.02
 
 
 class SharingServers:
-    """The processes, as a test sees them."""
+    """The processes, in a test's view."""
 
     def __init__(self, count: int, **settings: Any) -> None:
         self._process = subprocess.Popen(
@@ -52,11 +51,11 @@ class SharingServers:
         return json.loads(line)
 
     def loads(self) -> list[Load | None]:
-        """Return what the processes show at this moment."""
+        """Return the processes' present loads."""
         return [None if load is None else Load(*load) for load in self._ask("loads")]
 
     def in_flight(self) -> list[list[tuple[float, str]]]:
-        """Return what they are at, or were when they died."""
+        """Return their requests, or those at their death."""
         return [[(seconds, text) for seconds, text in found] for found in self._ask("in flight")]
 
     def _ask(self, what: str) -> Any:
@@ -71,7 +70,6 @@ class SharingServers:
         return statuses
 
     def kill(self) -> None:
-        """End them in any case."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait(20)
@@ -79,7 +77,7 @@ class SharingServers:
 
 
 def on_one_cpu() -> list[str]:
-    """Return a command that keeps all of them on one CPU: each has the same part of it, whatever else the machine does."""
+    """Return a command that keeps all on one CPU: each has the same part of it, whatever else the machine does."""
     status = pathlib.Path("/proc/self/status").read_text()  # PyPy has no os.sched_setaffinity
     (cpus,) = re.findall(r"^Cpus_allowed_list:\s*(\S+)", status, re.MULTILINE)
     return ["taskset", "-c", re.split("[-,]", cpus)[-1]]
@@ -111,7 +109,7 @@ async def serve(server: aserve.Server, started: int) -> None:
 
 
 def fork(serve_until_sigterm: Any) -> int:
-    """Return the process that does this."""
+    """Return the process that serves."""
     pid = os.fork()
     if not pid:
         status = 1

@@ -30,7 +30,7 @@ class Other:
         )
 
     def hear(self) -> str:
-        """Return the next line that it tells."""
+        """Return its next line."""
         assert self.process.stdout is not None
         return self.process.stdout.readline().decode().rstrip("\n")
 
@@ -44,13 +44,12 @@ class Other:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Kill it, and wait for its end."""
         self.process.kill()
         self.process.communicate()
 
 
 def wait_for_runs() -> None:
-    """Wait until all that is begun for signals in this process has ended."""
+    """Wait until all begun runs for signals in this process have ended."""
     for thread in threading.enumerate():
         if thread.name.startswith("aserve-uwsgi-signal"):
             thread.join(20)

@@ -1,7 +1,7 @@
 """Tests run in several processes side by side: `pytest --children 4` (children.py), or `pytest -n 2` (pytest-xdist).
 
-A test marked `alone` runs while the other processes run none. Where the process that
-collected the tests dies, these processes are aborted, and say where their threads are.
+A test marked `alone` runs while the other processes run none. Where the collecting process dies, these processes are aborted, and tell the stacks of
+their threads.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def end_with_parent() -> None:
 
 
 class Starter:
-    """In the process that starts the others."""
+    """The plugin in the process that starts the others."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="aserve-")
 
     def pytest_configure_node(self, node: Any) -> None:
-        """Tell a process that is about to start where it meets the others."""
+        """Tell a process about to start where it meets the others."""
         node.workerinput["turns"] = self._folder.name
 
     def pytest_unconfigure(self) -> None:
@@ -53,18 +53,18 @@ class Starter:
 
 
 class Turns:
-    """In each of the processes that run tests."""
+    """The plugin in each process that runs tests."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         folder = pathlib.Path(folder)
-        # Who begins a test goes through the door into the room; who wants the room alone keeps the
-        # door closed, or the others would go in by turns for ever. The locks are of a process: none that a test has forked keeps one.
+        # A test's process goes through the door into the room; a lone test's keeps the door closed, or the others would go in by turns for ever. The
+        # locks are a process's: a process forked by a test keeps none.
         self._door = open(folder / "door", "a+b")
         self._room = open(folder / "room", "a+b")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)  # around pytest-timeout: waiting here does not count
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Run a test when it may."""
+        """Run a test at its turn."""
         is_alone = item.get_closest_marker("alone") is not None
         fcntl.lockf(self._door, fcntl.LOCK_EX)
         try:

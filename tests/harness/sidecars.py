@@ -1,4 +1,4 @@
-"""Requests as a front server sends them, by uwsgi or SCGI, and what comes back."""
+"""Requests in a front server's form, by uwsgi or SCGI, and their responses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PROTOCOLS = ("uwsgi", "scgi")
 
 
 class SidecarReply(NamedTuple):
-    """One response, as the connection's end frames it."""
+    """One response, framed by the connection's end."""
 
     status: int
     fields: dict[str, str]

@@ -14,12 +14,12 @@ def small_socket_buffer(transport):
 
 
 def numbered(count, first=0):
-    """Pieces of 1000 octets that differ."""
+    """Return pieces of 1000 different octets."""
     return [b"%04d" % number * 250 for number in range(first, first + count)]
 
 
 def through_transports(harness):
-    """Let large bodies go through transports, which can be stuck, as where no descriptor is left to send them by."""
+    """Let large bodies go through transports, which can be stuck, as without a descriptor to send them by."""
     harness.service.budgets.watched.limit = 0
 
 
@@ -41,7 +41,7 @@ def start_stuck(new, app, raw=POST, is_inside=False, **settings):
 
 
 def go_on(harness, worker, is_enough=lambda: False):
-    """Turn the loop until the worker is done, or it is enough."""
+    """Turn the loop until the worker is done, or this is enough."""
     deadline = time.monotonic() + 30
     while True:
         is_over = not worker.is_alive() or (is_enough() and not harness.executor.posts)

@@ -1,7 +1,7 @@
-"""Requests at a steady rate, whatever the fate of earlier ones: which were answered, by which host, how late, and how the rest ended.
+"""Requests at a steady rate, whatever the fate of earlier ones: the answered ones, their hosts and delays, and the ends of the rest.
 
-`load.py` has clients that ask when they have their answer, so they ask a host that stands still only once. These come like those of the
-world: the time of an answer counts from when its request was due.
+`load.py` has clients that ask after each answer, so they ask a host at a standstill only once. These come like the world's: the time of an answer
+counts from when its request was due.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .waiting import wait_until
 LATE_SECONDS = 1.0  # Guess: when a user presses the key again
 ANSWER_SECONDS = 40.0  # then a client has had enough; longer than any time-out of a balancer's here
 UPLOAD_OCTETS = LARGE_OCTETS = 1 << 20
-UPLOAD_SECONDS = READ_SECONDS = 2.0  # what an upload takes, and a slow reader
+UPLOAD_SECONDS = READ_SECONDS = 2.0  # the time of an upload, and of a slow reader
 PIECES = 16
 UPLOAD = bytes(range(256)) * (UPLOAD_OCTETS // 256)
 QUICK = ("get", "post")
@@ -31,14 +31,14 @@ BUFFER_OCTETS = 1 << 15
 
 
 class Ask(NamedTuple):
-    """What became of one request."""
+    """One request's fate."""
 
     number: int
     kind: str  # get, post, upload, reader
     due: float  # seconds since the first
-    seconds: float  # until its answer, or until it failed
+    seconds: float  # until its answer, or its failure
     what: str  # "answered", "status 502" and the like, "closed", "reset", "refused", "timed out", "wrong"
-    host: bytes = b""  # as the answer names it: a version and a name
+    host: bytes = b""  # in the answer's words: a version and a name
 
     @property
     def name(self) -> str:
@@ -47,7 +47,7 @@ class Ask(NamedTuple):
 
     @property
     def is_answered(self) -> bool:
-        """Whether it was, and rightly."""
+        """Tell whether the answer came, and was right."""
         return self.what == "answered"
 
 
@@ -59,7 +59,7 @@ class Steady:
     ) -> None:
         self.rate = rate
         self.asks: list[Ask] = []
-        self.marks: dict[str, str] = {}  # what happened, by when
+        self.marks: dict[str, str] = {}  # events, by time
         self._address, self._kinds, self._is_kept = address, kinds, is_kept
         self._idle: collections.deque[_Connection] = collections.deque()
         self._is_over = False
@@ -67,7 +67,7 @@ class Steady:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._send()), daemon=True)
         self._thread.start()
 
-    # What happens meanwhile
+    # Events meanwhile
 
     @property
     def now(self) -> float:
@@ -75,17 +75,17 @@ class Steady:
         return time.monotonic() - self._begin
 
     def mark(self, what: str) -> float:
-        """Note that something happens now; return when."""
+        """Note that an event happens now; return the time."""
         when = self.now
         self.marks[f"{when:.1f}"] = what
         return when
 
     def answered_since(self, when: float) -> list[Ask]:
-        """Return those that were due since then, and are answered."""
+        """Return answered requests due since then."""
         return [ask for ask in list(self.asks) if ask.due >= when and ask.is_answered]
 
     def more(self, seconds: float) -> None:
-        """Go on for so long, and until most of what was due meanwhile is answered."""
+        """Go on for so long, and until most of the due requests are answered."""
         when = self.now
         wanted = 0.8 * seconds * self.rate  # a host may be gone, and keep its share
         wait_until(
@@ -95,18 +95,18 @@ class Steady:
         )
 
     def wait_for_host(self, host: str) -> None:
-        """Go on until a request that is due from now on is answered by this version and host."""
+        """Go on until a request due from now on is answered by this version and host."""
         when = self.now
         wait_until(
             lambda: host.encode() in {ask.host for ask in self.answered_since(when)}, PATIENCE_SECONDS, self.explain
         )
 
     def explain(self) -> str:
-        """Return what became of requests, by host and end."""
+        """Return the fate of requests, by host and end."""
         return str(collections.Counter((ask.what, ask.host) for ask in list(self.asks)))
 
     def stop(self) -> None:
-        """Send no more; each that was sent has its answer, or has failed."""
+        """Send no more; each sent one has its answer, or has failed."""
         self._is_over = True
         self._thread.join(2 * ANSWER_SECONDS)
         assert not self._thread.is_alive(), "a client still waits for its answer"
@@ -204,7 +204,7 @@ class _Connection:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether the other side has closed."""
+        """Tell whether the other side has closed."""
         return self._reader.at_eof() or self._writer.is_closing()
 
     def close(self) -> None:
@@ -250,7 +250,7 @@ class _Connection:
         return int(status_line.split()[1]), b"".join(pieces)
 
     async def _pieces(self, fields: dict[str, str]) -> Any:
-        """Yield the body as it comes."""
+        """Yield the body on arrival."""
         if "transfer-encoding" in fields:
             while True:
                 left = int(await self._reader.readuntil(b"\r\n"), 16)
@@ -288,11 +288,10 @@ def steady(address: tuple[str, int], **how: Any) -> Iterator[Steady]:
 
 
 def summary(asks: list[Ask], begun: collections.Counter[str]) -> dict[str, Any]:
-    """
-    Return what is kept of a run: counts, times, and what happened in each second; begun: how often apps have begun each.
+    """Return the kept results of a run: counts, times, and events in each second; begun: how often apps have begun each.
 
-    failed: a balancer has answered in place of a host; lost: no answer; late: answered after more than a second; doubled: an app
-    has begun a request more than once that may not be repeated.
+    failed: a balancer has answered in place of a host; lost: no answer; late: answered after more than a second; doubled: an app has begun an
+    unrepeatable request more than once.
     """
     quick = [ask for ask in asks if ask.kind in QUICK]
     failed = [ask for ask in asks if ask.what.startswith("status")]
@@ -317,6 +316,6 @@ def summary(asks: list[Ask], begun: collections.Counter[str]) -> dict[str, Any]:
 
 
 def percentile(asks: list[Ask], share: float) -> int | None:
-    """Return the time in ms that this share of the answers did not exceed; None: there were none."""
+    """Return the time in ms not exceeded by this share of the answers; None: there were none."""
     times = sorted(ask.seconds for ask in asks if ask.is_answered)
     return round(1000 * times[min(len(times) - 1, int(share * len(times)))]) if times else None

@@ -15,7 +15,7 @@ SERVERS = [name for name in ("redis-server", "valkey-server") if shutil.which(na
 
 
 class StoreServer:
-    """One server, at a unix socket of its own; what it has said yes to is on disk."""
+    """One server, at its own unix socket; acknowledged writes are on disk."""
 
     def __init__(self, program: str) -> None:
         self._folder = pathlib.Path(tempfile.mkdtemp(prefix="aserve-store-"))  # short: a socket's path has 107 octets
@@ -27,7 +27,7 @@ class StoreServer:
         self.start()
 
     def start(self, *options: str) -> None:
-        """Start it, with these options beside its own, and wait until it answers."""
+        """Start the server, with these options beside its own, and wait for its first answer."""
         with open(self._folder / "log", "ab") as log:
             self._process = subprocess.Popen([*self._words, *options], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_until(self._answers, 40, lambda: (self._folder / "log").read_text())
@@ -39,7 +39,7 @@ class StoreServer:
             return False
 
     def ask(self, *words: str) -> bytes:
-        """Have a command done; return the answer, as it comes."""
+        """Run a command; return the raw answer."""
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(20)
             client.connect(self.path)
@@ -49,22 +49,21 @@ class StoreServer:
             return client.recv(65536)
 
     def kill(self) -> None:
-        """Kill it, as a power cut does."""
+        """Kill the server, as a power cut does."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
     def pause(self) -> None:
-        """Have it accept connections, and say nothing."""
+        """Have the server accept connections in silence."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Have it go on."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
     def end(self) -> None:
-        """Kill it, and remove what it has written."""
+        """Kill the server, and remove its files."""
         self.kill()
         shutil.rmtree(self._folder)

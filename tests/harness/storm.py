@@ -1,7 +1,7 @@
 """Storms: clients ask without a break, on each way to a server, while its processes are replaced, stopped and killed.
 
-A storm is over after one round of what happens; with STORM_SECONDS=60 (`make storm SECONDS=60`) rounds follow one another for
-so long, and with STORM_SAVE=1 what was seen is kept in benchmarks/results.
+A storm is over after one round of events; with STORM_SECONDS=60 (`make storm SECONDS=60`) rounds follow one another for so long, and with
+STORM_SAVE=1 the results are kept in benchmarks/results.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ SECONDS = float(os.environ.get("STORM_SECONDS", "0"))
 IS_LONG = SECONDS > 0
 CLIENTS = KINDS * 4
 WAYS = ("tcp", "unix", "nginx")
-# What is replaced and ended, and when, is the same over each way. How a request comes to a process that goes is not: two tests have
-# all ways also in a short run, but for the front server in a brief one: test_nginx.py has restarts behind it.
+# The replaced and ended processes, and the times, are the same over each way. How a request comes to a leaving process is not: two tests have all
+# ways also in a short run, but for the front server in a brief one: test_nginx.py has restarts behind it.
 every_way = pytest.mark.parametrize(
     "start_storm", ["tcp", "unix", pytest.param("nginx", marks=pytest.mark.long)], indirect=True
 )
-# Of a start, or whatever waits for one, where others use the machine.
+# Of a start, or any wait for one, on a busy machine.
 START_SECONDS = 60.0
 TEST_SECONDS = 120 + 2 * SECONDS
 
 BENCHMARKS = pathlib.Path(__file__).parents[2] / "benchmarks"
-_ROWS: list[dict[str, Any]] = []  # what all storms of this run have seen
+_ROWS: list[dict[str, Any]] = []  # results of all storms of this run
 
 
 class Storm:
@@ -53,7 +53,7 @@ class Storm:
         self.load = Load(self.connect, kinds=CLIENTS, **({"pause_seconds": 0} if IS_LONG else {}))
         self._begin = time.monotonic()
 
-    # What happens
+    # Events
 
     def rounds(self) -> Iterator[int]:
         """Yield at least once, and until the time is over."""
@@ -79,7 +79,7 @@ class Storm:
         self.wait_for(pattern, before + 1)
 
     def signal(self, number: signal.Signals, pattern: str) -> None:
-        """Send the supervisor a signal, and wait for the line that tells of its effect."""
+        """Send the supervisor a signal, and wait for the line of its effect."""
         with self.logging(pattern):
             self.process.signal(number)
 
@@ -101,14 +101,14 @@ class Storm:
 
         return wait_until(look, START_SECONDS, lambda: f"{self.process.workers}:\n{self.process.log}")
 
-    # What was seen
+    # Results
 
     def seen(self) -> dict[str, int]:
-        """Return how many requests had which end."""
+        """Return the number of requests by their end."""
         return {"answered": self.load.count, **collections.Counter(failure.what for failure in self.load.failures)}
 
     def end_load(self) -> None:
-        """Let the clients have their last answers, and note what they have seen."""
+        """Let the clients have their last answers, and note their results."""
         self.load.stop()
         if self._row not in _ROWS:
             _ROWS.append(self._row)
@@ -120,13 +120,13 @@ class Storm:
         assert not self.load.failures, (self.seen(), self.load.failures[:5], self.process.log)
 
     def check_none_cut_off(self) -> None:
-        """After an end: each response that had begun was whole; a client without one had come when no worker served any more."""
+        """Check after an end: each begun response was whole; a client without one came when no worker served any more."""
         self.end_load()
         cut = [failure for failure in self.load.failures if failure.has_begun and failure.what != "status 502"]
         assert not cut, (self.seen(), cut[:5], self.process.log)
 
     def stop(self) -> None:
-        """Let the server end, as it should."""
+        """Let the server end properly."""
         assert self.process.stop() == 0, self.process.log
 
     def close(self) -> None:
@@ -168,7 +168,7 @@ def start_storm(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Itera
 
 @pytest.fixture(scope="session", autouse=True)
 def kept_results() -> Iterator[None]:
-    """Keep what was seen, if that is asked for."""
+    """Keep the results, if asked for."""
     yield
     if os.environ.get("STORM_SAVE"):
         sys.path.append(str(BENCHMARKS))

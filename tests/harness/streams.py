@@ -1,9 +1,8 @@
 """Streams of requests for Hypothesis, and a client that sends them in any pieces while anything else happens.
 
-A Stream is good requests, which the grammar makes together with what their answers must be, and a
-tail: nothing, or what is refused for sure (the corpus), what is never complete, or what
-nobody foretells (mutated octets, the rest of the corpus). A Talk is one connection over the fakes:
-what client, worker and loop do next is a list of steps, so that any order can be had again.
+A Stream is good requests, made by the grammar together with their expected answers, and a tail: nothing, or octets refused for sure (the corpus),
+never complete, or unpredictable (mutated octets, the rest of the corpus). A Talk is one connection over the fakes: the next acts of client, worker
+and loop are a list of steps, so that any order can be had again.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ CORPUS = pathlib.Path(__file__).parents[1] / "corpus"
 # A body goes to a file early, but a live one is never so full that its reader must come first; few requests wait.
 MEMORY_BYTES = {"buffer": 4096, "stream": 1 << 20}
 MAX_PIPELINED = 4
-MOST_ROUNDS = 10_000  # of what goes on by itself; no stream here needs a hundredth
+MOST_ROUNDS = 10_000  # of processes without an end; no stream here needs a hundredth
 DATE = re.compile(rb"\r\nDate: [^\r]*")
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -39,7 +38,7 @@ SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 def tell(environ: Any, start_response: Any) -> Any:
-    """Answer with what was asked, in the form that the path names."""
+    """Answer with the request, in the form of the path."""
     form = environ["PATH_INFO"].strip("/")
     body = b"" if form == "unread" else environ["wsgi.input"].read()
     text = told(environ["REQUEST_METHOD"], environ["REQUEST_URI"], body)
@@ -60,7 +59,7 @@ def tell(environ: Any, start_response: Any) -> Any:
 
 
 def told(method: str, target: str, body: bytes) -> bytes:
-    """Return what the app tells of a request."""
+    """Return the app's words on a request."""
     return f"{method} {target} {len(body)} {zlib.crc32(body)}".encode("latin-1")
 
 
@@ -81,7 +80,7 @@ class Request(NamedTuple):
     is_last: bool  # the client asks for the end of the connection
 
     def check(self, reply: Any) -> None:
-        """See that a reply is this request's, and whole."""
+        """Check that a reply is this request's, and whole."""
         form = self.target[1:].partition("?")[0]
         assert reply.status == {"fail": 500, "204": 204, "304": 304}.get(form, 200)
         if self.method == "HEAD" or reply.status in (204, 304):
@@ -92,7 +91,7 @@ class Request(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """What a client sends on one connection."""
+    """A client's octets on one connection."""
 
     requests: list[Request]
     tail: bytes
@@ -100,7 +99,6 @@ class Stream(NamedTuple):
 
     @property
     def octets(self) -> bytes:
-        """All of it."""
         return b"".join(request.octets for request in self.requests) + self.tail
 
 
@@ -147,7 +145,7 @@ def http_request(draw: Any) -> Request:
 
 @st.composite
 def front_request(draw: Any, protocol: str) -> Request:
-    """A request as a front server sends it by uwsgi or SCGI."""
+    """A request in a front server's form by uwsgi or SCGI."""
     target = draw(targets)
     body = draw(st.one_of(st.just(b""), bodies))
     method = "POST" if body else draw(st.sampled_from(["GET", "HEAD"]))
@@ -167,8 +165,8 @@ def encode_head(protocol: str, vars: dict[str, str]) -> bytes:
     return b"%d:%b," % (len(data), data)
 
 
-# What stands behind the good requests. "refused": one answer at most, of an error, and the end of the connection;
-# "short": a good request without its end.
+# The part behind the good requests. "refused": one answer at most, of an error, and the end of the connection; "short": a good request without its
+# end.
 TAILS = ["none", "none", "refused", "short", "mutated", "corpus"]
 
 
@@ -178,12 +176,12 @@ def streams(draw: Any, protocol: str, parser: str) -> Stream:
     one = http_request() if protocol == "http" else front_request(protocol)
     kind = draw(st.sampled_from(TAILS))
     if kind == "refused" and parser == "httptools":
-        kind = "corpus"  # docs/parser-differences.md lists what else llhttp lets pass
+        kind = "corpus"  # docs/parser-differences.md lists further octets that llhttp lets pass
     most = 6 if protocol == "http" else int(kind == "none")
     requests = draw(st.lists(one, min_size=int(kind == "none"), max_size=most))
     for number, request in enumerate(requests):
         if request.is_last:
-            # What follows is not for us, and nothing may come of it.
+            # Later octets are not for us, and nothing may come of them.
             return Stream(requests[: number + 1], b"".join(other.octets for other in requests[number + 1 :]), "beyond")
     if kind == "none":
         return Stream(requests, b"", kind)
@@ -211,7 +209,7 @@ mutations = st.tuples(
 
 
 def corpus(protocol: str, is_refused: bool) -> list[bytes]:
-    """Return the files of a protocol's corpus that our limits refuse, or all."""
+    """Return the files of a protocol's corpus refused by our limits, or all."""
     found = []
     folders = ["http1", "desync"] if protocol == "http" else [protocol]
     for path in sorted(path for folder in folders for path in (CORPUS / folder).rglob("*.raw")):
@@ -221,11 +219,11 @@ def corpus(protocol: str, is_refused: bool) -> list[bytes]:
     return found
 
 
-# What happens, in any order
+# Events, in any order
 
 
-# The client sends a piece, reads, stops reading or goes on; the worker takes a job, the loop brings home what it
-# has done, goes round once, or has its timer go off.
+# The client sends a piece, reads, stops reading or goes on; the worker takes a job, the loop brings its results home, goes round once, or has its
+# timer go off.
 STEPS = ["send", "send", "send", "read", "stick", "unstick", "job", "job", "flush", "turn", "second"]
 steps = st.lists(st.sampled_from(STEPS), max_size=40)
 sizes = st.lists(st.one_of(st.integers(1, 60), st.sampled_from([1, 2, 4095, 4096, 65_536])), max_size=30)
@@ -247,7 +245,7 @@ class Talk:
         self._is_lost = False
 
     def act(self, steps: list[str], sizes: list[int]) -> None:
-        """Do these things; what cannot be done now is left out."""
+        """Do these things; impossible ones are left out."""
         sizes = list(sizes)
         for step in steps:
             if step == "send":
@@ -269,7 +267,7 @@ class Talk:
         self.settle()
 
     def lose(self) -> None:
-        """The connection is gone; nothing of it is left in the end."""
+        """Lose the connection; nothing of it is left in the end."""
         if not self._is_lost:
             self._is_lost = True
             self.transport.lose(ConnectionResetError())
@@ -282,7 +280,7 @@ class Talk:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the server has said that it will send no more."""
+        """Tell whether the server has announced its last octet."""
         return self.transport.is_closing() or "write_eof" in self.transport.calls
 
     @property
@@ -300,7 +298,7 @@ class Talk:
         self._rest += octets
 
     def read(self) -> None:
-        """Take what has come."""
+        """Take the received octets."""
         if not self._is_lost:
             self.heard += self.transport.received()
 
@@ -316,7 +314,7 @@ class Talk:
     # The server
 
     def job(self) -> None:
-        """A worker takes a job; the reader of a live body does so when it need not wait."""
+        """Let a worker take a job; the reader of a live body does so when it need not wait."""
         executor, exchange = self.harness.executor, self.connection.exchange
         body = exchange.body if exchange is not None else None
         is_waiting = body is not None and body.is_live and not body.is_complete and body._error is None
@@ -324,12 +322,12 @@ class Talk:
             executor.run_job()
 
     def flush(self) -> None:
-        """The loop brings home what workers have done."""
+        """Let the loop bring home workers' results."""
         if not self._is_inline:
             self.harness.executor.flush()
 
     def turn(self) -> None:
-        """The loop goes round once; a connection that has sent all before its close is gone."""
+        """Let the loop go round once; a connection past its last octet and its close is gone."""
         self.harness.loop.turn()
         if self.transport.is_closing() and not self.transport.held and not self._is_lost:
             self.read()
@@ -370,12 +368,12 @@ class Talk:
 
 
 def without_interim(octets: bytes) -> bytes:
-    """Return what does not depend on the time at which things happen."""
+    """Return the part that does not depend on the time of events."""
     return DATE.sub(b"", octets).replace(CONTINUE, b"")
 
 
 class Heard(RawClient):
-    """Octets that have come, read as a client reads them."""
+    """Received octets, read by a client's rules."""
 
     def __init__(self, octets: bytes) -> None:
         self._buffer = octets.replace(b"Status: ", b"HTTP/1.1 ") if octets.startswith(b"Status: ") else octets
@@ -388,7 +386,7 @@ class Heard(RawClient):
 
 
 class Faults(logging.Handler):
-    """Collects lines that the server logs as its own fault, or as no one's; no other handler gets its log meanwhile."""
+    """Collects lines logged as the server's own fault, or as no one's; no other handler gets its log meanwhile."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -396,7 +394,7 @@ class Faults(logging.Handler):
         self._logger = logging.getLogger("aserve")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep what is not the app's."""
+        """Keep all but the app's."""
         text = record.getMessage()
         if not text.startswith("app "):
             self.found.append(text)

@@ -1,4 +1,4 @@
-"""A supervisor without processes: forks, signals and ends are what a test says, and so is the time."""
+"""A supervisor without processes: forks, signals and ends are the test's, and so is the time."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ COMMAND = Command(["/no/such/python", "-m", "aserve"], {}, "/")
 
 
 class System:
-    """What takes the place of the kernel: processes that only have numbers."""
+    """The kernel's place: processes of numbers alone."""
 
     def __init__(self, monkeypatch: Any) -> None:
         self.now = 1000.0
         self.forks = 0
         self.fork_error: OSError | None = None
         self.signals: list[tuple[int, int]] = []  # pid, number
-        self.ends: list[tuple[int, int]] = []  # pid, status as waitpid() has it
+        self.ends: list[tuple[int, int]] = []  # pid, status in waitpid()'s form
         self.workers_ends: dict[int, Channel] = {}  # by pid
         self._pair, self._receive = Channel.pair, Channel.receive
         self._last: Channel | None = None
@@ -64,7 +64,7 @@ class System:
         self.subreaper = 0
 
     def close(self) -> None:
-        """Close what workers would have."""
+        """Close the workers' ends."""
         for channel in self.workers_ends.values():
             channel.close()
 
@@ -74,7 +74,7 @@ class System:
         return ours, Channel(theirs._socket.dup())
 
     def _receive_from(self, channel: Channel) -> Any:
-        """Receive, from whom the message says."""
+        """Receive, with the sender named by the message."""
         received = self._receive(channel)
         if received is not None and "pid" in received[0]:
             channel.sender_pid = received[0]["pid"]
@@ -111,7 +111,7 @@ class System:
 
 
 class Supervised:
-    """A Supervisor whose loop turns when it is told to."""
+    """A Supervisor whose loop turns on demand."""
 
     def __init__(
         self,
@@ -163,9 +163,9 @@ class Supervised:
         return list(self.supervisor.parts.children)
 
     def turn(self, seconds: float = 0.0) -> list[Child]:
-        """Let so much time pass, while the loop turns; return the children that it has started."""
+        """Let so much time pass, while the loop turns; return the started children."""
         before = self.children
-        for _ in range(int(seconds)):  # what it does each second is done
+        for _ in range(int(seconds)):  # the acts of each second are done
             self._turn(1.0)
         self._turn(seconds % 1.0)
         return [child for child in self.children if child not in before]
@@ -182,7 +182,7 @@ class Supervised:
                     break
 
     def start(self) -> list[Child]:
-        """Let all of them become ready; return them."""
+        """Let all become ready; return them."""
         while starting := [child for child in (self.turn(), self.children)[1] if child.state == State.STARTING]:
             for child in starting:
                 self.say(child, say="ready")
@@ -194,7 +194,7 @@ class Supervised:
         return [child for child in self.children if child.slot == MOLD]
 
     def fork_from(self, mold: Child) -> list[Child]:
-        """Let a mold do what it was told; return the workers that have begun."""
+        """Let a mold obey; return the begun workers."""
         pids = []
         for message, fds in self.heard(mold):
             if message["do"] == "fork":
@@ -209,7 +209,7 @@ class Supervised:
         self.turn()
 
     def heard(self, child: Child) -> list[tuple[Message, list[int]]]:
-        """Return what a worker was told, with descriptors, since the last time."""
+        """Return a worker's orders, with descriptors, since the last time."""
         found = []
         while True:
             try:
@@ -221,19 +221,19 @@ class Supervised:
             found.append(received)
 
     def leave(self, *children: Child) -> None:
-        """Let workers that were told to drain say that they accept nobody any more."""
+        """Let draining workers tell that they accept nobody any more."""
         for child in children:
             self.say(child, say="left")
 
     def end(self, child: Child, status: int = 0, number: int = 0) -> list[Child]:
-        """Let a worker end, with this status or by this signal; return the children that are started then."""
+        """Let a worker end, with this status or by this signal; return the children started then."""
         self.system.workers_ends[child.pid].close()
         self.system.ends.append((child.pid, number or status << 8))
         self.signal(signal.SIGCHLD)
         return self.turn()
 
     def reap(self) -> None:
-        """Let the supervisor see to the children that have ended, before anything else happens."""
+        """Let the supervisor see to its ended children, before anything else happens."""
         self.supervisor.events.reap()
         self.supervisor._settle()
 
@@ -245,7 +245,6 @@ class Supervised:
 
 @pytest.fixture
 def system(monkeypatch: Any) -> Iterator[System]:
-    """Processes that only have numbers."""
     system = System(monkeypatch)
     yield system
     system.close()
@@ -253,7 +252,7 @@ def system(monkeypatch: Any) -> Iterator[System]:
 
 @pytest.fixture
 def supervised(monkeypatch: Any, caplog: Any) -> Iterator[Any]:
-    """Make a supervisor whose children are such: supervised(size=2, **settings) -> Supervised."""
+    """each gives signals back to their former owner"""
     caplog.set_level("INFO", "aserve")
     made = []
 
@@ -266,15 +265,15 @@ def supervised(monkeypatch: Any, caplog: Any) -> Iterator[Any]:
         one.close()
 
 
-# What a worker is told when another takes its place.
+# A worker's order when another takes its place.
 LEAVE = {"do": "drain", "stopping": False}
 
 
 def slots_of(children: Iterable[Child]) -> list[int]:
-    """Return the slots that these have."""
+    """Return the slots of these."""
     return [child.slot for child in children]
 
 
 def told(one: Supervised, child: Child) -> list[Message]:
-    """Return what a worker has been told since the last look."""
+    """Return a worker's orders since the last look."""
     return [message for message, _ in one.heard(child)]

@@ -1,4 +1,4 @@
-"""A shell in a folder that has what the pages speak of: apps, files and folders; their ports and paths become those of a test."""
+"""A shell in a folder with the pages' apps, files and folders; their ports and paths become a test's."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Standalone(BaseApplication):
 
 Standalone().run()
 """
-# What the pages take for granted, by path.
+# Files taken for granted by the pages, by path.
 FILES = {
     **dict.fromkeys(("hello.py", "app.py", "path/to/hello.py"), PLAIN_APP),
     **dict.fromkeys(
@@ -78,7 +78,7 @@ PATHS = re.compile(r"(?<![\w.})])/(?=(?:etc|run|srv|var)/)")
 
 
 class Place:
-    """The folder, and what it makes of a page's ports, paths and users."""
+    """The folder, and its values for a page's ports, paths and users."""
 
     def __init__(self) -> None:
         # Not pytest's folder: the path of a socket is short.
@@ -103,7 +103,7 @@ class Place:
         path.write_text(text)
 
     def port(self, number: str) -> str:
-        """Return the free port that stands for a port of the pages."""
+        """Return the free port for a port of the pages."""
         if number not in self._ports:
             self._ports[number] = str(free_port())
         return self._ports[number]
@@ -131,7 +131,6 @@ class Place:
         return [(status, output) for status, output in json.loads(done.stdout)]
 
     def remove(self) -> None:
-        """Remove it."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -170,7 +169,7 @@ class Terminal:
         assert status == 0, output
 
     def follow(self, command: Command) -> str:
-        """Do what a page says, in its own words; return what the terminal shows."""
+        """Obey a page, in its own words; return the terminal's text."""
         text = self._place.local(command.bare)
         if command.serves:
             # The default, but for the port; a variable would win over the file.
@@ -186,7 +185,7 @@ class Terminal:
         return output
 
     def serve(self, text: str) -> str:
-        """Start a server in place of the last one; return what it has logged once it serves."""
+        """Start a server in place of the last one; return its log once it serves."""
         self.stop()
         self._log.write_text("")
         self._server = int(self.type(f"{text} >> {self._log} 2>&1 &\necho $!")[1].split()[-1])
@@ -227,5 +226,5 @@ class Terminal:
 
 
 def text_of(app: Any) -> str:
-    """Return the lines that a terminal shows of an app of textual."""
+    """Return the terminal's lines of an app of textual."""
     return "\n".join(strip.text for strip in app.screen._compositor.render_strips())

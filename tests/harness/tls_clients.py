@@ -13,7 +13,7 @@ import pytest
 
 from .certificates import MemoryClient
 
-SECONDS = 20  # that a client process may take
+SECONDS = 20  # for a client process
 needs_curl_of_http2 = pytest.mark.skipif(
     shutil.which("curl") is None or b"HTTP2" not in subprocess.run(["curl", "-V"], capture_output=True).stdout,
     reason="curl is not installed, or not with HTTP/2",
@@ -21,7 +21,7 @@ needs_curl_of_http2 = pytest.mark.skipif(
 
 
 def curl(server, authority, *flags, check=True):
-    """Return what curl prints; with check=False its exit status."""
+    """Return curl's output; with check=False its exit status."""
     command = ["curl", "-sS", "--max-time", str(SECONDS), "--cacert", authority.certificate, *flags]
     if not flags or not str(flags[-1]).startswith("http"):
         command.append(server.url)
@@ -33,7 +33,7 @@ def curl(server, authority, *flags, check=True):
 
 
 def s_client(server, authority, *flags, steps):
-    """Run openssl s_client; each step is what it is given, and then awaited. Return all since the last step."""
+    """Run openssl s_client; each step is an input, and then an awaited output. Return all since the last step."""
     host, port = server.address
     command = ["openssl", "s_client", "-connect", f"{host}:{port}", "-CAfile", str(authority.certificate), *flags]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
@@ -57,7 +57,7 @@ def s_client(server, authority, *flags, steps):
 
 
 class MemorySocket:
-    """A client that can close one direction, and keeps what has come from the socket."""
+    """A client that can close one direction, and keeps the socket's octets."""
 
     def __init__(self, server, authority, sock=None, **settings):
         self._client = MemoryClient(authority, **settings)
@@ -86,7 +86,7 @@ class MemorySocket:
         self.sock.close()
 
     def read_to_end(self):
-        """Return all that comes, up to the closure alert."""
+        """Return all octets, up to the closure alert."""
         octets = bytearray()
         while True:
             try:

@@ -1,4 +1,4 @@
-"""A TLS client over memory, aserve's session, and the fake socket between them; and what they say."""
+"""A TLS client over memory, aserve's session, and the fake socket between them; and their words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello"
 
 
 class Line:
-    """A client, a session, and the socket between them; `sent` is all that came out of the socket."""
+    """A client, a session, and the socket between them; `sent` is all octets out of the socket."""
 
     def __init__(self, harness, authority, **settings):
         self.harness, self.authority = harness, authority
@@ -31,7 +31,7 @@ class Line:
         return self.transport._wire
 
     def pump(self):
-        """Let both sides have what the other has sent; return whether anything was."""
+        """Let both sides have the other's octets; return whether there were any."""
         octets = self.client.outgoing.read()
         if octets:
             self.transport.data_received(octets)
@@ -51,7 +51,7 @@ class Line:
         return self
 
     def answer(self):
-        """Return what the client reads, and whether a closure alert came behind it."""
+        """Return the client's octets, and whether a closure alert came behind them."""
         octets, is_over = b"", False
         while True:
             try:

@@ -1,6 +1,6 @@
 """Requests and answers for Hypothesis, and a server that takes both in one way, C or Python: they must not differ.
 
-An Answer is what the app does when it is called, right or wrong; Talks are what clients send, one connection after another.
+An Answer is the app's acts when called, right or wrong; Talks are clients' octets, one connection after another.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Rows(list):  # type: ignore[type-arg]
 
 
 class Answer(NamedTuple):
-    """What the app does."""
+    """The app's acts."""
 
     status: Any
     fields: Any
     body: list[Any]
-    form: str  # of what it returns: see FORMS
+    form: str  # of its result: see FORMS
     start: str  # when it calls start_response: see STARTS
     extra: str  # see EXTRAS
     reads: list[str]
@@ -169,14 +169,13 @@ class Closable:
         return self._pieces
 
     def close(self) -> None:
-        """Note it."""
         self._app.seen.append("closed")
         if self._error:
             raise ValueError("on purpose, in close()")
 
 
 class App:
-    """Does what the next Answer says, and notes what it sees."""
+    """Does as the next Answer says, and notes its view."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []
@@ -208,7 +207,7 @@ class App:
         yield from self._pieces(answer, environ)
 
     def _begin(self, answer: Answer, environ: Any, start_response: Any) -> Iterator[Any]:
-        """Do all that comes before the body."""
+        """Do all acts before the body."""
         if answer.extra == "raise":
             raise ValueError("on purpose")
         if answer.extra == "exit":
@@ -261,7 +260,7 @@ class App:
                 raise ValueError("on purpose")
 
     def _try(self, function: Any, *arguments: Any) -> None:
-        """Note what comes of a call."""
+        """Note a call's result."""
         try:
             found = function(*arguments)
         except Exception as exc:
@@ -287,7 +286,7 @@ def file_of(octets: bytes) -> Any:
 
 
 def shown(environ: Any) -> list[tuple[str, Any]]:
-    """Return an environ, in its order, as what can be compared."""
+    """Return an environ, in its order, in a comparable form."""
     plain = (str, bool, int, tuple)
     return [
         (
@@ -366,7 +365,7 @@ VARS = [
 
 @st.composite
 def front_requests(draw: Any, protocol: str) -> bytes:
-    """A request as a front server sends it."""
+    """A request in a front server's form."""
     body = draw(st.one_of(st.just(b""), bodies))
     path, _, query = draw(st.sampled_from(["/", "/", "/a/b?c=d", "/a%20b", "/\xe9", "", "a"])).partition("?")
     vars = {
@@ -393,7 +392,7 @@ def corpus_of(protocol: str) -> list[bytes]:
 
 
 def talks_of(protocol: str) -> Any:
-    """Return what a client sends on one connection: pieces, each when the answers to those before it have come."""
+    """Return a client's octets on one connection: pieces, each when the answers to earlier ones have come."""
     one = http_requests() if protocol == "http" else front_requests(protocol)
     some = st.lists(one, min_size=1, max_size=3 if protocol == "http" else 1)
     corpus = st.sampled_from(corpus_of(protocol)).map(lambda octets: [octets])
@@ -408,7 +407,7 @@ plain_requests = st.builds(
 plain_talks = st.lists(
     st.tuples(st.just("http"), st.lists(plain_requests, min_size=1, max_size=3), st.booleans()), min_size=1, max_size=3
 )
-# Half of all examples is what C serves by itself; the other half has something that may need Python.
+# Half of all examples are served by C itself; the other half has parts that may need Python.
 examples = st.one_of(st.tuples(plain_talks, st.lists(plain_answers, min_size=1, max_size=3)), st.tuples(talks, answers))
 BEHIND = b"GET /behind HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
@@ -420,14 +419,14 @@ LINE = '%(h)s %(u)s "%(r)s" %(s)s %(b)s "%(f)s" "%(a)s" "%({host}i)s" "%({conten
 
 
 class Log(logging.Handler):
-    """What the server of one app logs."""
+    """The log of one app's server."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
         self.lines: list[Any] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line, and what exceptions it has."""
+        """Keep a line, and its exceptions."""
         exc, kinds = record.exc_info[1] if record.exc_info else None, []
         while exc is not None:
             kinds.append((type(exc).__name__, str(exc)))
@@ -461,7 +460,7 @@ class Twin:
         )  # fmt: skip
 
     def serve(self, talks: list[Any], answers: list[Answer]) -> dict[str, Any]:
-        """Return all that could be seen from outside, and in the app."""
+        """Return everything visible from outside, and in the app."""
         self.app.begin(answers)
         self.log.lines = []
         logger = logging.getLogger("aserve")
@@ -477,17 +476,17 @@ class Twin:
         return {"heard": heard, "seen": self.app.seen, "log": self.log.lines, "lines": self._take_lines()}
 
     def _take_lines(self) -> list[str]:
-        """Return the lines of the access log since the last call; that of BEHIND may come later."""
+        """Return the lines of the access log since the last call; BEHIND's may come later."""
         server = self.server.server
         log = extension_of(server, AccessLogging).log
         self.server.call(lambda: (flush_ends(server), log.flush()))
         lines = self._access_log.read_text().splitlines()
         found, self._taken = lines[self._taken :], len(lines)
-        # The pump notes the end of a large body when its client has that, and may have sent the next request.
+        # The pump notes the end of a large body when its client has it, and may have sent the next request.
         return sorted(line for line in found if "/behind" not in line)
 
     def _settle(self) -> None:
-        """Let the worker, and the pump, do all that has come before."""
+        """Let the worker, and the pump, do all earlier acts."""
         with socket.create_connection(self.server.address, timeout=PATIENCE_SECONDS) as client:
             client.sendall(BEHIND)
             while client.recv(1 << 16):

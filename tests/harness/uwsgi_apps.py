@@ -1,4 +1,4 @@
-"""An app that does with the module `uwsgi` what a request says, and notes what runs by itself."""
+"""An app that does a request's bidding with the module `uwsgi`, and notes runs of timers and signals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from .client import fetch_once
 
-# /: does what `do` says, a line of Python; returns its value and the worker's pid. `note` writes a line with the pid into a file.
+# /: runs `do`, a line of Python; returns its value and the worker's pid. `note` writes a line with the pid into a file.
 APP = """\
 import os, time
 import uwsgi
@@ -31,7 +31,7 @@ def app(environ, start_response):
 
 
 def ask(process: Any, do: str) -> tuple[str, int]:
-    """Have a worker do this; return what it says, and its pid."""
+    """Have a worker do this; return the result, and its pid."""
     reply = fetch_once(process.address, f"/?{do.encode().hex()}")
     assert reply.status == 200
     value, _, pid = reply.body.decode().rpartition(" ")
@@ -39,7 +39,7 @@ def ask(process: Any, do: str) -> tuple[str, int]:
 
 
 def notes(process: Any) -> list[tuple[str, int]]:
-    """Return the words that were noted, each with the pid."""
+    """Return the noted words, each with the pid."""
     try:
         text = (process.folder / "notes").read_text()
     except FileNotFoundError:
@@ -48,5 +48,5 @@ def notes(process: Any) -> list[tuple[str, int]]:
 
 
 def who(process: Any, word: str) -> list[int]:
-    """Return the pids that have noted this word."""
+    """Return the pids with a note of this word."""
     return [pid for noted, pid in notes(process) if noted == word]

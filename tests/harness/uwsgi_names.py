@@ -21,12 +21,12 @@ _OPTIONS = [
 
 
 def ask_for_names(folder: pathlib.Path) -> set[str]:
-    """Return dir(uwsgi) of the uWSGI that is installed for this Python; an empty set: there is none."""
+    """Return dir(uwsgi) of the uWSGI installed for this Python; an empty set: there is none."""
     found = shutil.which("uwsgi", path=str(pathlib.Path(sys.executable).parent))
     if found is None or sys.implementation.name != "cpython":
         return set()
     (folder / "show.py").write_text(_PRINT)
-    # SNMP has no unix socket: an address that no other test binds.
+    # SNMP has no unix socket: an address bound by no other test.
     command = [found, "--master", "--socket=names.sock", *_OPTIONS, "--snmp=127.5.71.53:8161", "--wsgi-file=show.py"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     names = folder / "names"

@@ -1,4 +1,4 @@
-"""Waiting for what cannot be awaited: asked often, and not for ever."""
+"""Waiting for states that cannot be awaited: looked at often, and not for ever."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-PATIENCE_SECONDS = 30.0  # for anything that should happen at once, also where others use the machine
+PATIENCE_SECONDS = 30.0  # for anything that should happen at once, also on a busy machine
 
 
 def wait_until(
@@ -14,9 +14,9 @@ def wait_until(
     seconds: float = PATIENCE_SECONDS,
     explain: Callable[[], str] = lambda: "it did not happen in time",
 ) -> Any:
-    """Return the first true value of `condition`, asked often; for what cannot be awaited."""
+    """Return the first true value of `condition`, called often; for states that cannot be awaited."""
     deadline = time.monotonic() + seconds
-    pause = 0.0002  # most of it happens at once; what takes longer is asked less often
+    pause = 0.0002  # most of it happens at once; longer waits are looked at less often
     while True:
         value = condition()
         if value:

@@ -1,4 +1,4 @@
-"""Connections on their way between three workers: processes that only have numbers."""
+"""Connections on their way between three workers: processes of numbers alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VARS = "REQUEST_METHOD\0GET\0REQUEST_URI\0/cart?secret=1\0"
 
 
 class Way:
-    """Three workers that serve, and requests of the first."""
+    """Three serving workers, and requests of the first."""
 
     def __init__(self, new, system):
         self.new, self.system = new, system
@@ -53,7 +53,7 @@ class Way:
         return client
 
     def rest_at(self, child):
-        """Return the number and the descriptor of the only connection at rest that a worker gets."""
+        """Return the number and the descriptor of a worker's only connection at rest."""
         ((order, (fd,)),) = self.got(child)
         assert order["do"] == "adopt" and os.get_blocking(fd)
         return order["number"], fd
@@ -62,7 +62,7 @@ class Way:
         getattr(self.moves, f"on_{word}")(child, message, list(fds))
 
     def got(self, child, count=1):
-        """Return the orders that a worker has got, with descriptors; as many as that."""
+        """Return a worker's orders, with descriptors; as many as that."""
         found = []
         while True:
             try:
@@ -76,7 +76,7 @@ class Way:
         return found
 
     def numbers_at(self, child, count):
-        """Return the numbers of the requests that a worker gets, which leaves them alone."""
+        """Return the numbers of a worker's requests, which leaves them alone."""
         found = self.got(child, count)
         for order, fds in found:
             assert order["do"] == "adopt" and len(fds) == 2
@@ -105,7 +105,7 @@ class Way:
             self.moves.on_end(ended)
 
     def back(self, child, number):
-        """Let a worker give a request back that it got; with descriptors of its own."""
+        """Let a worker give a request back; with descriptors of its own."""
         file = RequestFile()
         file.write(b"octets")
         fds = [os.open(os.devnull, os.O_RDONLY), file.detach()]
@@ -114,7 +114,7 @@ class Way:
 
 
 def is_open(client):
-    """Whether a process has the other end of a client's connection."""
+    """Tell whether a process has the other end of a client's connection."""
     try:
         return os.read(client, 1) != b""
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Apps that take the socket of a request for a WebSocket, and clients that ask for one; what they say is no frame, as aserve reads none."""
+"""Apps that take the socket of a request for a WebSocket, and clients that ask for one; their words are no frames, as aserve reads none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def begin(client, target="/", *fields):
 
 
 class Switching:
-    """An app that switches: `talk(sock)` is what it does then. Without a socket, and below /plain, it answers over HTTP."""
+    """An app that switches to `talk(sock)`. Without a socket, and below /plain, it answers over HTTP."""
 
     def __init__(self, talk=None, answer=apps.hello):
         self.talk = talk or echo
@@ -57,7 +57,7 @@ class Held:
 
 
 def echo(sock):
-    """Send back what comes, up to the end."""
+    """Send received octets back, up to the end."""
     while True:
         octets = sock.recv(65536)
         if not octets:

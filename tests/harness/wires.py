@@ -1,4 +1,4 @@
-"""What the tests of the event loop's wire share: requests, what came back, and how time passes."""
+"""Shared parts of the tests of the event loop's wire: requests, responses, and the passing of time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command with --workers, in processes of its own: its supervisor, its workers, and an app that can change."""
+"""A command with --workers, in its own processes: its supervisor, its workers, and an app that can change."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def app(environ, start_response):
     return [b"{version} %d" % os.getpid()]
 '''
 
-# Its import waits until there is a file `gate`; it tells by `waiting` that it has begun.
+# Its import waits for a file `gate`, and tells its begin by `waiting`.
 GATED = """\
 import os, time
 open("waiting", "w").close()
@@ -53,7 +53,7 @@ def app(environ, start_response):
 
 
 class Workers(ServerProcess):
-    """`python -m aserve --workers N` on an app in a file that the test writes."""
+    """`python -m aserve --workers N` on an app in a file written by the test."""
 
     def __init__(self, folder: pathlib.Path, app: str, *flags: str, launcher: Sequence[str] = (), **env: str) -> None:
         self._app = folder / "site_app.py"
@@ -62,23 +62,23 @@ class Workers(ServerProcess):
 
     @property
     def target(self) -> str:
-        """What it is to serve."""
+        """The served app."""
         return f"{self._app}:app"
 
     def write_app(self, app: str) -> None:
-        """Put another app in place of the one that is served: a version, or a source."""
-        # Another length each time, or what Python has compiled would pass for it within the same second.
+        """Put another app in place of the served one: a version, or a source."""
+        # Another length each time, or Python's bytecode would pass for it within the same second.
         self._length = getattr(self, "_length", 0) + 1
         source = app if "\n" in app else APP.format(version=app)
         self._app.write_text(source + "#" * self._length + "\n")
 
     @property
     def workers(self) -> list[int]:
-        """The pids of its children that have not ended."""
+        """The pids of its living children."""
         return children_of(self.pid)
 
     def wait_for_workers(self, count: int) -> list[int]:
-        """Wait until it has `count` children, which are ready; return their pids."""
+        """Wait until it has `count` ready children; return their pids."""
 
         def look() -> list[int]:
             log = self.log  # first, as to look at all processes takes longer
@@ -130,13 +130,13 @@ class Copied(Workers):
         path.write_text(before.replace(old, new, 1))
 
     def break_all(self) -> None:
-        """Put files that cannot be imported in place of all, as an installer does, which writes none anew where it is."""
+        """Put broken files in place of all, as an installer does, which writes none anew in its place."""
         for path in [path for path in (self._folder / "aserve").rglob("*") if path.is_file()]:
             path.unlink()
             path.write_text("another release")
 
     def change_back(self, name: str) -> None:
-        """Put a file of aserve's back as it was."""
+        """Put a file of aserve's back."""
         shutil.copy2(PACKAGE / name, self._folder / "aserve" / name)
 
 
@@ -152,7 +152,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process, and it is no zombie."""
+    """Tell whether there is such a process, and it is no zombie."""
     fields = _stat(pid)
     return bool(fields) and fields[0] != "Z"
 
