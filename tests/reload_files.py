@@ -1,4 +1,4 @@
-"""Which of our files and functions does a SIGHUP run? python tests/reload_files.py prints them; test_measures.py holds them to the bounds.
+"""Which of our files and functions does a SIGHUP run? python tests/reload_files.py prints them; test_measures.py holds them to the noted numbers.
 
 The command runs with two workers, and sys.setprofile notes each function of the supervisor that is called: in three seconds without an event, and from
 SIGHUP until the reload is done and both old workers have ended.
@@ -26,8 +26,8 @@ IDLE_SECONDS, LONGEST_SECONDS = 3.0, 60.0
 Function = tuple[str, str, int]  # file below aserve/, name, line
 
 
-class Bound(NamedTuple):
-    """The most files and functions that may run, and how far both are to come down."""
+class Noted(NamedTuple):
+    """How many files and functions run, and how far both are to come down."""
 
     files: int
     functions: int
@@ -35,10 +35,10 @@ class Bound(NamedTuple):
     goal_functions: int
 
 
-BOUNDS = {
-    "a reload": Bound(51, 285, 30, 150),
-    "a reload, beyond idle seconds": Bound(42, 190, 25, 120),
-    "idle seconds": Bound(24, 93, 15, 50),
+NOTED = {
+    "a reload": Noted(49, 265, 30, 150),
+    "a reload, beyond idle seconds": Noted(40, 174, 25, 120),
+    "idle seconds": Noted(23, 91, 15, 50),
 }
 
 
@@ -98,7 +98,7 @@ def run() -> None:
 
 
 def functions() -> dict[str, set[Function]]:
-    """Return what runs, by the names of BOUNDS."""
+    """Return what runs, by the names of NOTED."""
     done = subprocess.run([sys.executable, __file__, "run"], capture_output=True, text=True, check=True)
     found = {name: {tuple(each) for each in those} for name, those in json.loads(done.stdout).items()}
     found["a reload, beyond idle seconds"] = found["a reload"] - found["idle seconds"]
@@ -114,12 +114,12 @@ def count(found: set[Function]) -> tuple[int, int]:
 def main() -> None:
     """Print each file with its functions, and the counts."""
     found = functions()
-    for name, bound in BOUNDS.items():
+    for name, noted in NOTED.items():
         files, number = count(found[name])
         for file in sorted({each[0] for each in found[name]}):
             print(f"  {file:42}  {' '.join(sorted(each[1] for each in found[name] if each[0] == file))}")
         print(
-            f"{name}: {files} files, {number} functions; bound {bound.files}, {bound.functions}; goal {bound.goal_files}, {bound.goal_functions}"
+            f"{name}: {files} files, {number} functions; noted {noted.files}, {noted.functions}; goal {noted.goal_files}, {noted.goal_functions}"
         )
 
 

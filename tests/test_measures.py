@@ -18,20 +18,14 @@ def test_a_bound_is_what_is_reached(measure):
 
 
 def test_files_and_functions_of_a_reload():
-    """A SIGHUP of real processes, and an idle second, run no more of them than they did; a busy machine adds some, so the least of five tries counts."""
+    """A SIGHUP of real processes, and an idle second, run as many files and functions as noted, to a tenth: a busy machine adds some."""
     # In a process of its own: CPython 3.11 calls no function that is profiled while a thread has an exception that it cannot take, as it waits
     # outside the interpreter; other tests leave such threads.
-    bounds = reload_files.BOUNDS.items()
-    counts = {name: (1000, 1000) for name, _ in bounds}
-    for _ in range(5):
-        for name, found in reload_files.functions().items():
-            counts[name] = tuple(map(min, counts[name], reload_files.count(found)))
-        if all(counts[name][0] <= bound.files and counts[name][1] <= bound.functions for name, bound in bounds):
-            break
-    for name, bound in bounds:
-        files, functions = counts[name]
-        assert bound.files * 0.9 <= files <= bound.files, name
-        assert bound.functions * 0.9 <= functions <= bound.functions, name
+    found = reload_files.functions()
+    for name, noted in reload_files.NOTED.items():
+        files, functions = reload_files.count(found[name])
+        assert abs(files - noted.files) <= noted.files / 10, (name, sorted(found[name]))
+        assert abs(functions - noted.functions) <= noted.functions / 10, (name, sorted(found[name]))
 
 
 def test_rooms_are_there():
