@@ -51,11 +51,6 @@ class ErrorLog(logging.Handler):
         self._lines += _lines_of(text)
         self._write()
 
-    def on_second(self) -> None:
-        """Write the waiting lines; called once a second."""
-        if self._lines:
-            self.flush()
-
     def flush(self) -> None:
         """Write the waiting lines, as far as there is room."""
         self.acquire()
@@ -145,7 +140,8 @@ def log_failure(logger: logging.Logger, text: str, *args: object, exc: BaseExcep
 def on_second() -> int:
     """Write the waiting lines, once a second; return how many lines were lost since the start."""
     for current in _current:
-        current.on_second()
+        if current._lines:
+            current.flush()
     return lost_lines()
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import signal
 from collections.abc import Mapping
-from typing import Callable
 
 from ..core.growth import SAMPLE_SECONDS
 from ..core.systemd import watchdog_seconds
@@ -61,26 +60,7 @@ class Events:
             TRIAL: {"ready": self._on_trial_ready, "failed": Child.on_failed, "failing": _ignore, "left": _ignore},
         }
         self._seconds = 0
-        # The looks: after how many seconds each time, and the call.
-        self.looks: tuple[tuple[int, Callable[[], object]], ...] = (
-            (1, self.reap),
-            (1, self._look_at_touched),
-            (1, parts.children.on_second),  # waiting messages are sent
-            (1, parts.placement.on_second),  # which workers are silent
-            (1, transfers.on_second),  # waiting connections
-            *(
-                [(1, parts.old_workers.on_second)] if len(parts.old_workers) else []
-            ),  # the same, between workers of another version
-            (1, self._level_out),
-            (1, parts.overview.on_second),  # extensions
-            (1, parts.attached.end_overdue),
-            (1, self._replace_due),
-            (1, self._tell_slow_starts),
-            (1, self._feed_watchdog),
-            # --workers auto: files of the kernel, changed by hand, half a millisecond for each look.
-            (LIMITS_SECONDS, parts.crew.follow_limits),
-            (SAMPLE_SECONDS, parts.status.measure_growth),
-        )
+        self._has_watchdog, self._has_old_workers = watchdog_seconds() > 0, len(parts.old_workers) > 0
         parts.overview.answer(answers.by_question, parts.timers.after, is_upgraded=inherited is not None)
         if inherited is not None:
             parts.upgrade.take_over(inherited)
@@ -147,22 +127,20 @@ class Events:
             if child.is_worker:
                 parts.transfers.on_end(child)
                 parts.losses.on_end(child, before, is_oom=explained != how)
-            self._fleet.on_end(self._end_of(child, before, explained))
+            # If the supervisor has killed the child for a fault, the state before counts.
+            stood, why = before, explained
+            if before is State.KILLED and child.failure and child.killed_in is not None:
+                stood = child.killed_in
+            if stood is State.STARTING:
+                why = child.failure or f"it {explained} before it was ready, without a word"
+            elif stood is State.READY and self._fleet.is_unproven(child.plan):
+                why = child.failure or f"it {explained} before a worker served, without a word"
+            self._fleet.on_end(End(child.slot, child.plan, stood, str(child), why, child.app_traceback, child))
 
     def on_no_fork(self, slot: int, plan: Plan, exc: OSError) -> None:
         """A child could not be forked: an end without a beginning."""
         why = f"it could not be forked: {describe_lack(exc) or exc.strerror or exc}"
         self._fleet.on_end(End(slot, plan, State.STARTING, name_of(slot), why))
-
-    def _end_of(self, child: Child, before: State, how: str) -> End:
-        """Return the facts of an end. If the supervisor has killed the child for a fault, the state before counts."""
-        stood = child.killed_in if before is State.KILLED and child.failure and child.killed_in is not None else before
-        why = how
-        if stood is State.STARTING:
-            why = child.failure or f"it {how} before it was ready, without a word"
-        elif stood is State.READY and self._fleet.is_unproven(child.plan):
-            why = child.failure or f"it {how} before a worker served, without a word"
-        return End(child.slot, child.plan, stood, str(child), why, child.app_traceback, child)
 
     # Words of a worker
 
@@ -219,32 +197,34 @@ class Events:
 
     def on_second(self) -> None:
         """Look at all facts without messages; and from then on, once a second."""
-        self._parts.timers.after(CHECK_SECONDS, self.on_second)
-        for seconds, look in self.looks:
-            if self._seconds % seconds == 0:
-                look()
-        self._seconds += 1
-
-    def _look_at_touched(self) -> None:
-        path = self._fleet.plan.config.touch_reload and self._parts.touched.find_changed()
-        if path:
+        parts, fleet, children, crew = self._parts, self._fleet, self._children, self._crew
+        parts.timers.after(CHECK_SECONDS, self.on_second)
+        self.reap()
+        config = fleet.plan.config
+        if config.touch_reload and (path := parts.touched.find_changed()):
             self.reload(f"{path} has changed")
-
-    def _level_out(self) -> None:
-        level_out(self._children, self._fleet.asked)
-
-    def _replace_due(self) -> None:
-        for due in self._parts.watch.look(self._fleet.plan.config, self._parts.clock()):
-            self._crew.replace(*due)
-
-    def _tell_slow_starts(self) -> None:
-        for text in self._parts.watch.look_at_starts(self._parts.clock()) if not self._fleet.is_ending else ():
-            for question in self._fleet.waiting:
+        children.on_second()  # waiting messages are sent
+        parts.placement.on_second()  # which workers are silent
+        parts.transfers.on_second()  # waiting connections
+        if self._has_old_workers:
+            parts.old_workers.on_second()  # the same, between workers of another version
+        level_out(children, fleet.asked)
+        parts.overview.on_second()  # extensions
+        parts.attached.end_overdue()
+        now = parts.clock()
+        for due in parts.watch.look(config, now):
+            crew.replace(*due)
+        for text in parts.watch.look_at_starts(now) if not fleet.is_ending else ():
+            for question in fleet.waiting:
                 question.caller.say({"text": text})
-
-    def _feed_watchdog(self) -> None:
-        if watchdog_seconds():
-            self._parts.manager.feed_watchdog(self._parts.watch.has_moved())
+        if self._has_watchdog:
+            parts.manager.feed_watchdog(parts.watch.has_moved())
+        # --workers auto: files of the kernel, changed by hand, half a millisecond for each look.
+        if self._seconds % LIMITS_SECONDS == 0:
+            crew.follow_limits()
+        if self._seconds % SAMPLE_SECONDS == 0:
+            parts.status.measure_growth()
+        self._seconds += 1
 
 
 def _ignore(child: Child, message: Message, fds: list[int]) -> None:

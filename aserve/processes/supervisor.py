@@ -58,8 +58,9 @@ class Supervisor:
             StartFailed: the first worker could not start.
         """
         self.open(inherited)
-        while self._goes_on():
-            guard(self.parts.attached.start_due)
+        fleet, children, attached = self.fleet, self.parts.children, self.parts.attached
+        while children or attached or fleet.is_wanted or not fleet.is_ending:
+            guard(attached.start_due)
             for _ in range(2):  # if a fork fails, a reload may end, and more may be due
                 for start in self._settle():
                     forked = self.fork(start)
@@ -76,9 +77,6 @@ class Supervisor:
         self.acts = Acts(self.parts)
         self.events = Events(self.parts, inherited)
         self.events.on_second()
-
-    def _goes_on(self) -> bool:
-        return bool(self.parts.children or self.parts.attached) or self.fleet.is_wanted or not self.fleet.is_ending
 
     def _wait(self) -> None:
         """Wait for the next event, or the time of the next action, and handle the event."""

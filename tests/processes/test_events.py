@@ -10,6 +10,7 @@ from harness.manager import Manager
 from aserve.connections.drain.moved_request import write_request
 from aserve.core.exchange import Exchange
 from aserve.core.page import Field
+from aserve.processes import events
 from aserve.processes.children.poller import HANDLED
 from aserve.processes.fleet.fleet import Do
 from aserve.processes.transfers.request_file import RequestFile
@@ -50,9 +51,8 @@ def test_looks_of_each_second(supervised, monkeypatch, tmp_path):
     monkeypatch.setenv("NOTIFY_SOCKET", heard.address)
     monkeypatch.setenv("WATCHDOG_USEC", "30000000")
     one, looked = supervised(1), []
-    monkeypatch.setattr(
-        one.supervisor.events, "looks", [*one.supervisor.events.looks, (3, lambda: looked.append(one.system.now))]
-    )
+    monkeypatch.setattr(events, "LIMITS_SECONDS", 3)
+    monkeypatch.setattr(one.supervisor.parts.crew, "follow_limits", lambda: looked.append(one.system.now))
     (child,) = one.start()
     page = one.supervisor.parts.children.page(child)
     for _ in range(6):

@@ -67,10 +67,9 @@ class Timer:
 
     def run(self) -> None:
         """Make the call, if neither made nor cancelled."""
-        call, arguments = self._call, self._arguments
-        self.cancel()
+        call, self._call = self._call, None
         if call is not None:
-            call(*arguments)
+            call(*self._arguments)
 
 
 class Timers:

@@ -58,7 +58,12 @@ class Pulse:
         passed = now - self._looked_at
         self._looked_at = now
         if tick != self.tick:
-            return self._on_turned(tick, activity)
+            stood, was_warned = self._still_seconds, self._is_warned
+            self.tick, self._still_seconds, self._is_warned = tick, 0.0, False
+            self._cpu_seconds = activity.cpu_seconds if activity is not None else None
+            if was_warned:
+                return Finding(Verdict.RECOVERED, f"its event loop turns again, after {stood:.0f} s")
+            return Finding(Verdict.WELL)
         if self._cpu_seconds is None and activity is not None:
             self._cpu_seconds = activity.cpu_seconds
         if activity is None or not activity.is_stopped:
@@ -69,14 +74,6 @@ class Pulse:
         if self._warning_seconds and self._still_seconds >= self._warning_seconds and not self._is_warned:
             self._is_warned = True
             return Finding(Verdict.WARN, self._describe(activity))
-        return Finding(Verdict.WELL)
-
-    def _on_turned(self, tick: int, activity: Activity | None) -> Finding:
-        stood, was_warned = self._still_seconds, self._is_warned
-        self.tick, self._still_seconds, self._is_warned = tick, 0.0, False
-        self._cpu_seconds = activity.cpu_seconds if activity is not None else None
-        if was_warned:
-            return Finding(Verdict.RECOVERED, f"its event loop turns again, after {stood:.0f} s")
         return Finding(Verdict.WELL)
 
     def _describe(self, activity: Activity | None) -> str:

@@ -31,15 +31,8 @@ class Losses:
         """Report the requests of an ended worker, unless the worker has reported them, before a hang and the kill."""
         context = LifeContext(child.plan, lost=Lost(child.slot, child.pid, child.was_at))
         if child.was_at and not child.has_told:
-            self._report(Life.DIED, context)
-            self._count(child, before, is_oom)
-        self._report(Life.REAPED, context)
-
-    def _report(self, event: Life, context: LifeContext) -> None:
-        """Report an event to extensions; a bug of an extension must not keep the worker from being replaced."""
-        guard(self._on_life, event, context)
-
-    def _count(self, child: Child, before: State, is_oom: bool) -> None:
-        self._add_lost(child.slot, len(child.was_at))
-        reason = "oom" if is_oom else "killed" if before is State.KILLED else "crash"
-        self._tally.count(LOST, f'reason="{reason}"', len(child.was_at))
+            guard(self._on_life, Life.DIED, context)
+            self._add_lost(child.slot, len(child.was_at))
+            reason = "oom" if is_oom else "killed" if before is State.KILLED else "crash"
+            self._tally.count(LOST, f'reason="{reason}"', len(child.was_at))
+        guard(self._on_life, Life.REAPED, context)  # a bug of an extension must not keep the worker from being replaced

@@ -21,8 +21,10 @@ STARTING, READY, DRAINING, KILLED = State.STARTING, State.READY, State.DRAINING,
 
 def decide(fleet: Fleet, now: float) -> list[Action]:
     """Return the actions due now; an empty list: no action is due until the next event, or `next_at`."""
-    rules = ENDING if fleet.is_ending else SERVING
-    return next(filter(None, (list(rule(fleet, now)) for rule in rules)), [])
+    for rule in ENDING if fleet.is_ending else SERVING:
+        if actions := list(rule(fleet, now)):
+            return actions
+    return []
 
 
 def _see_to_end(fleet: Fleet, now: float) -> Iterator[Action]:

@@ -66,19 +66,23 @@ class Overview:
         )  # fmt: skip
         # By the word of a worker's message.
         self.by_word = {word: _from_child(hear) for each in self._extensions for word, hear in each.words().items()}
-        # Each returns the values of an extension for the next child.
-        self._checked = [each for each in self._extensions if type(each).on_second is not Supervision.on_second]
-        self.shares = [each.share for each in self._extensions if type(each).share is not Supervision.share]
-        pages.on_given_back = self._on_page_end
+        self._on_second, self._on_end, self._on_page_end = map(self._calls, ("on_second", "on_end", "on_page_end"))
+        self._programs, self.shares = self._calls("programs"), self._calls("share")
+        pages.on_given_back = self.on_page_end
         status.facts = self.facts
+
+    def _calls(self, name: str) -> list[Callable[..., Any]]:
+        """Return a method of the extensions that have more than the empty one."""
+        found = [each for each in self._extensions if getattr(type(each), name) is not getattr(Supervision, name)]
+        return [getattr(each, name) for each in found]
 
     def on_second(self) -> None:
         """Called once a second."""
         self._lost_messages = error_log.on_second()
         if self._extensions:
             self._note_ticks()
-        for each in self._checked:
-            guard(each.on_second)
+        for call in self._on_second:
+            guard(call)
 
     def close(self, is_end: bool) -> None:
         """Close the extensions; without `is_end`, further processes go on with the files."""
@@ -147,7 +151,7 @@ class Overview:
 
     def programs(self, config: EngineSettings) -> list[Program]:
         """Return the programs to run beside the workers, with unique names."""
-        return name_programs(program for each in self._extensions for program in each.programs(config))
+        return name_programs([program for programs in self._programs for program in programs(config)])
 
     def choose_size(self, wanted: int) -> int:
         """Return the number of workers after a reload has changed --workers to `wanted`."""
@@ -171,17 +175,18 @@ class Overview:
 
     def on_end(self, child: Child) -> None:
         """Tell extensions of the end of a child."""
-        for each in self._extensions:
-            each.on_end(child.pid, child.page)
+        for call in self._on_end:
+            call(child.pid, child.page)
 
     def on_lost(self, slot: int, count: int) -> None:
         """Tell extensions of the death of a slot's worker, with `count` running requests."""
         for each in self._extensions:
             each.on_lost(slot, count)
 
-    def _on_page_end(self, slot: int, page: memoryview) -> None:
-        for each in self._extensions:
-            each.on_page_end(slot, page)
+    def on_page_end(self, slot: int, page: memoryview) -> None:
+        """Tell extensions of the end of a page's use."""
+        for call in self._on_page_end:
+            call(slot, page)
 
     def _tell(self, pid: int, message: Message) -> None:
         for child in self._children:
