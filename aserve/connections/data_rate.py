@@ -28,8 +28,6 @@ class DataRate:
 
     def __init__(self) -> None:
         self._of: object = None
-        self._seconds = 0
-        self._done_bytes = 0
 
     def is_slow(self, of: object, done_bytes: int, window_seconds: float, min_rate_bytes: int) -> bool:
         """
@@ -53,6 +51,6 @@ def why_overdue(body: RequestBody, rate: DataRate, quiet_seconds: float, config:
     """Return, once a second, why a request body in arrival is refused; "": in time."""
     if quiet_seconds > config.body_seconds:
         return BODY_TOO_LATE
-    if config.min_rate_bytes and rate.is_slow(body, body.length, config.body_seconds, config.min_rate_bytes):
+    if rate.is_slow(body, body.length, config.body_seconds, config.min_rate_bytes):
         return TOO_SLOW
     return ""
