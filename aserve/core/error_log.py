@@ -147,7 +147,7 @@ def on_second() -> int:
 
 def lost_lines() -> int:
     """Return how many lines of this process were lost since the start."""
-    return sum(current.lost_count for current in _current)
+    return _current[0].lost_count if _current else 0
 
 
 def end_error_log() -> None:

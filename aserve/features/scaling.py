@@ -152,7 +152,11 @@ class Scale(Supervision):
         if self._observed.is_draining:
             return
         if not self._config.max_workers:
-            self._stop()
+            # A reload may have turned the option off: end added workers.
+            workers = self._config.workers
+            if self._size and workers != "auto" and self._observed.process_count > int(workers or 1):
+                self._resize(int(workers or 1), f"--workers {workers}")
+            self._size = 0
             return
         seen = self._look()
         self._count(seen)
@@ -164,13 +168,6 @@ class Scale(Supervision):
                 self._size, _ = found
                 self._resize(*found)
                 return
-
-    def _stop(self) -> None:
-        """A reload may have turned the option off: end added workers."""
-        workers = self._config.workers
-        if self._size and workers != "auto" and self._observed.process_count > int(workers or 1):
-            self._resize(int(workers or 1), f"--workers {workers}")
-        self._size = 0
 
     def _look(self) -> Seen:
         states: dict[int, list[str]] = {}

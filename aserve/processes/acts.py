@@ -199,7 +199,8 @@ class Acts:
         logger.info("%s: %s", reload.why, text)
         answer_all(action.asked, text, is_done=True)
         self._parts.attached.renew(self._fleet.plan.config)
-        self._parts.old_workers.dismiss()  # all workers are new now
+        if self._parts.old_workers is not None:
+            self._parts.old_workers.dismiss()  # all workers are new now
 
     def _answer(self, action: Action) -> None:
         """A worker's successor serves, or will not come."""

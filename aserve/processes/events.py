@@ -60,11 +60,11 @@ class Events:
             TRIAL: {"ready": self._on_trial_ready, "failed": Child.on_failed, "failing": _ignore, "left": _ignore},
         }
         self._seconds = 0
-        self._has_watchdog, self._has_old_workers = watchdog_seconds() > 0, len(parts.old_workers) > 0
+        self._has_watchdog = watchdog_seconds() > 0
         parts.overview.answer(answers.by_question, parts.timers.after, is_upgraded=inherited is not None)
         if inherited is not None:
             parts.upgrade.take_over(inherited)
-            parts.old_workers.listen(parts.poller.selector, transfers.give, transfers.keep)
+            inherited.old_workers.listen(parts.poller.selector, transfers.give, transfers.keep)
             self.reload("SIGUSR2")
 
     # Signals
@@ -206,7 +206,7 @@ class Events:
         children.on_second()  # waiting messages are sent
         parts.placement.on_second()  # which workers are silent
         parts.transfers.on_second()  # waiting connections
-        if self._has_old_workers:
+        if parts.old_workers is not None:
             parts.old_workers.on_second()  # the same, between workers of another version
         level_out(children, fleet.asked)
         parts.overview.on_second()  # extensions

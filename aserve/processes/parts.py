@@ -13,12 +13,11 @@ from ..lifecycle.manager import Manager
 from ..settings import MAX_WORKERS
 from .children.children import Children, Hear
 from .children.clock import Clock
-from .children.losses import Losses
 from .children.pages import Pages
 from .children.poller import Poller
 from .crew import Crew
 from .fleet.fleet import Fleet
-from .monitoring.overview import Overview
+from .monitoring.overview import Losses, Overview
 from .monitoring.status import Status
 from .monitoring.touched import TouchedFiles
 from .monitoring.watch import Watch
@@ -27,7 +26,6 @@ from .site import Site
 from .transfers.placement import Placement
 from .transfers.transfers import Transfers
 from .upgrade.inheritance import Inheritance
-from .upgrade.old_workers import OldWorkers
 from .upgrade.upgrade import Upgrade
 
 
@@ -65,11 +63,12 @@ class Parts:
         self.upgrade = Upgrade(
             site.command, fleet, children, poller.signals, self.manager, attached, overview, site.listeners, transfers
         )
-        self.old_workers = inherited.old_workers if inherited is not None else OldWorkers()
+        self.old_workers = inherited.old_workers if inherited is not None else None
 
     def let_go(self) -> None:
         """Close the descriptors of the supervisor, and restore the handlers of signals; in a forked child, too."""
         self.poller.close()
         self.transfers.let_go()
-        self.old_workers.close()
+        if self.old_workers is not None:
+            self.old_workers.close()
         self.overview.close(is_end=False)

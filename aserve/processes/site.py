@@ -14,9 +14,8 @@ from ..core.named_tuple import NamedTuple
 from ..lifecycle.load_error import LoadError
 from ..lifecycle.loading import working_folder
 from .children.command import Command
-from .children.losses import OnLife
 from .fleet.plan import Plan, Read
-from .monitoring.overview import Supervise
+from .monitoring.overview import OnLife, Supervise
 
 
 class Site(NamedTuple):

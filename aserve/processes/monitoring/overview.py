@@ -1,6 +1,7 @@
 """The state of a supervisor and all workers, for extensions with reports.
 
 Owns:     Overview: the counters, across ends of workers and upgrades; calling extensions in a supervisor.
+          Losses: reporting lost requests and the end of each worker to extensions, in each place where the dead worker would have; counting.
 Thread:   the supervisor's only one.
 Not here: an extension's interface (lifecycle/supervision.py), the state of workers (status.py).
 
@@ -16,7 +17,8 @@ from typing import Any, Callable
 from ...core import error_log
 from ...core.guard import guard
 from ...core.page import Field, Process
-from ...core.tally import Tally
+from ...core.tally import LOST, Tally
+from ...extension import Life, LifeContext, Lost
 from ...lifecycle.control import Answer, Later, Watch
 from ...lifecycle.program import Program, name_programs
 from ...lifecycle.status import BesideWorkers
@@ -29,6 +31,7 @@ from ..children.command import Command
 from ..children.pages import Pages
 from .status import Status
 
+OnLife = Callable[[Life, LifeContext], None]  # calls extensions
 Supervise = Callable[[SupervisorContext], Sequence[Supervision]]
 
 NO_COMMAND = Command([], {}, "")
@@ -213,6 +216,24 @@ class Overview:
         self.tally.restore(state["tally"])
         for each in self._extensions:
             each.take_over(state, has_children)
+
+
+class Losses:
+    """The losses of all workers of a supervisor."""
+
+    def __init__(self, add_lost: Callable[[int, int], None], tally: Tally, on_life: OnLife) -> None:
+        """`add_lost(slot, count)` adds lost requests to a slot's."""
+        self._add_lost, self._tally, self._on_life = add_lost, tally, on_life
+
+    def on_end(self, child: Child, before: State, is_oom: bool) -> None:
+        """Report the requests of an ended worker, unless the worker has reported them, before a hang and the kill."""
+        context = LifeContext(child.plan, lost=Lost(child.slot, child.pid, child.was_at))
+        if child.was_at and not child.has_told:
+            guard(self._on_life, Life.DIED, context)
+            self._add_lost(child.slot, len(child.was_at))
+            reason = "oom" if is_oom else "killed" if before is State.KILLED else "crash"
+            self._tally.count(LOST, f'reason="{reason}"', len(child.was_at))
+        guard(self._on_life, Life.REAPED, context)  # a bug of an extension must not keep the worker from being replaced
 
 
 def _from_child(hear: Word) -> Hear:

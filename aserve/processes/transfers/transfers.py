@@ -4,7 +4,7 @@ Owns:     Transfers: the choice of the worker for a request, or an idle connecti
           if the chosen worker ends, or has no room.
 Thread:   the supervisor's only one.
 Not here: the transfers to begin, and when (passing.py, levelling.py), the worker with most room (placement.py), the requests taken by a dead worker
-          (losses.py).
+          (overview.py).
 
 | the request                                   | goes to                                                                      |
 |---|---|

@@ -13,8 +13,8 @@ from aserve.extension import Life, Lost
 from aserve.features import Config, on_life
 from aserve.features.metrics.table import place_of_requests
 from aserve.features.metrics.totals import Totals
-from aserve.processes.children.losses import Losses
 from aserve.processes.fleet.plan import Plan
+from aserve.processes.monitoring.overview import Losses
 
 
 @pytest.fixture
