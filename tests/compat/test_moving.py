@@ -1,4 +1,4 @@
-"""`aserve translate` is a command of a feature that no server has."""
+"""`aserve translate` is a command of a feature of no server."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from aserve.features import Config
 from aserve.settings import ConfigError
 
 
-def test_its_command():
-    """It is there without any setting."""
+def test_its_command_needs_no_setting():
     assert not Translating.is_on(Config()) and [*Translating.commands()] == ["translate"]
     with pytest.raises(ConfigError, match="says neither uWSGI"):
         Translating.commands()["translate"](["translate", "a.txt"], {})

@@ -1,4 +1,4 @@
-"""The server section of an ini file: what its settings mean, under whose names, and what is wrong with one."""
+"""The server section of an ini file: its settings, their names, and its mistakes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_what_a_section_means(section, settings):
     ids=str,
 )
 def test_what_is_wrong(section, parts):
-    """The error names the file, the setting and what would do."""
+    """The error names the file, the setting and accepted values."""
     for make in (paste.read_settings, lambda g, s: paste.run_app(app, g, **s), lambda g, s: paste.make_server(g, **s)):
         with pytest.raises(ConfigError) as caught:
             make(GLOBAL, section)
@@ -88,7 +88,7 @@ def test_what_is_wrong(section, parts):
     ids=str,
 )
 def test_what_only_the_command_has(section, command):
-    """pserve has imported the app, which each worker does itself: the error names what to run in its place."""
+    """pserve has imported the app, which each worker does itself: the error names the command for it."""
     for make in (lambda: paste.run_app(app, GLOBAL, **section), lambda: paste.make_server(GLOBAL, **section)):
         with pytest.raises(ConfigError) as caught:
             make()
@@ -104,8 +104,8 @@ def test_a_section_of_no_file():
 
 @pytest.mark.parametrize("how", ["runner", "factory"])
 @pytest.mark.parametrize("status", [0, 1])
-def test_serving(how, status, monkeypatch):
-    """Both kinds of entry point serve with these settings, and say what was left unfinished."""
+def test_serving_works_by_both_entry_points(how, status, monkeypatch):
+    """Both kinds of entry point serve with these settings, and tell unfinished work."""
     served = []
     monkeypatch.setattr(paste, "run", lambda *arguments: served.append(arguments) or status)
     section = {"port": "0", "threads": "2"}
@@ -125,8 +125,7 @@ def test_serving(how, status, monkeypatch):
 
 
 @pytest.mark.checkout
-def test_the_page():
-    """What docs/paste.md shows is read."""
+def test_the_pages_sections_are_read():
     page = (pathlib.Path(__file__).parents[2] / "docs" / "paste.md").read_text()
     blocks = re.findall(r"^```ini\n(.*?)^```", page, re.M | re.S)
     for block in blocks:
@@ -139,8 +138,7 @@ def test_the_page():
 
 
 @pytest.mark.checkout
-def test_the_table():
-    """Each name of ours in the table of docs/moving-from-waitress.md is a setting's."""
+def test_the_table_has_names_of_settings():
     page = (pathlib.Path(__file__).parents[2] / "docs" / "moving-from-waitress.md").read_text()
     names = [
         name for row in re.findall(r"^\| `.*?\| (.*) \|$", page, re.M) for name in re.findall(r"`--([a-z-]+)", row)

@@ -1,4 +1,4 @@
-"""Routes without a server: the grammar, and what each action makes of an exchange."""
+"""Routes without a server: the grammar, and each action's effect on an exchange."""
 
 from __future__ import annotations
 
@@ -90,8 +90,7 @@ def returning(result):
         "^/rpc call:join one two",
     ],
 )
-def test_spellings(text):
-    """Our form and uWSGI's are the same route."""
+def test_spellings_of_two_servers_are_the_same(text):
     (route,) = compile_routes([text])
     assert (route.pattern.pattern, route.function, route.arguments) == ("^/rpc", b"join", ((b"one",), (b"two",)))
 
@@ -116,7 +115,7 @@ def test_without_a_pattern_or_arguments(text):
     ],
 )
 def test_a_pattern_alone(text, lacks):
-    """The command line joins a pattern that stands alone with the argument behind it."""
+    """The command line joins a lone pattern with the argument behind it."""
     assert lacks_action(text) is lacks
 
 
@@ -155,14 +154,13 @@ def test_what_is_no_route(text, why):
 
 
 @pytest.mark.parametrize("action", ["rpc", "call"])
-def test_rpc(action):
-    """The result is the body of a 200 response."""
+def test_rpc_answers_with_the_result(action):
     status, fields, body = split(respond(f"^/rpc {action} join:one two three"))
     assert (status, fields, body) == ("HTTP/1.1 200 OK", ["Content-Length: 13"], b"one|two|three")
 
 
 def test_rpc_head_and_keep_alive():
-    """The response has the form that its exchange asks for."""
+    """The response has the form asked for by its exchange."""
     exchange = new_exchange()
     exchange.is_head, exchange.form = True, HTTP_1_0
     assert split(respond("rpc join:a b", exchange=exchange))[1:] == (
@@ -210,13 +208,12 @@ def test_a_large_result():
         ("é", b"\xc3\xa9"),
     ],
 )
-def test_arguments(argument, value):
-    """Variables and groups are filled in, each into one argument, whatever octets they hold."""
+def test_arguments_hold_any_octets(argument, value):
+    """Variables and groups are filled in, each into one argument, whatever their octets."""
     assert split(respond(f"^/rpc/(.*?)(x)?$ rpc echo:{argument}"))[2] == value
 
 
 def test_variables_without_a_pattern():
-    """They need no pattern."""
     assert split(respond("rpc echo:${PATH_INFO}"))[2] == b"/rpc/a b"
 
 
@@ -237,7 +234,7 @@ def test_the_body_is_left_to_the_app():
 
 
 def test_the_path_is_the_apps():
-    """From a front server, the pattern is searched in the PATH_INFO that the app would see."""
+    """From a front server, the pattern is searched in the app's PATH_INFO."""
     exchange = new_exchange(SCRIPT_NAME="/rpc")
     exchange.is_from_front = exchange.is_mounted = True
     assert split(respond("^/a rpc echo:${PATH_INFO}", exchange=exchange))[2] == b"/a b"
@@ -253,8 +250,7 @@ def test_the_first_match_answers():
 
 @pytest.mark.parametrize("action", ["rpc", "rpcraw", "rpcret"])
 @pytest.mark.parametrize("function", ["fail", "text", "other"])
-def test_failures(action, function, caplog):
-    """Whatever the action, a function that fails is a 500, and one record in the log."""
+def test_failures_of_functions_are_a_500(action, function, caplog):
     status, fields, _ = split(respond(f"{action} {function}"))
     assert status == "HTTP/1.1 500 Internal Server Error"
     assert "Connection: close" not in fields
@@ -264,8 +260,7 @@ def test_failures(action, function, caplog):
 # rpcraw
 
 
-def test_rpcraw():
-    """Status, fields and body are the function's; the connection is not."""
+def test_rpcraw_sends_the_functions_response():
     returning(b"HTTP/1.1 201 Created\r\nX-A: b\r\nconnection: close\r\nX-Empty:\r\nContent-Length: 3\r\n\r\nabc")
     status, fields, body = split(respond("rpcraw given"))
     assert (status, fields, body) == ("HTTP/1.1 201 Created", ["X-A: b", "X-Empty: ", "Content-Length: 3"], b"abc")
@@ -280,8 +275,8 @@ def test_rpcraw():
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nabc", "200 OK", ["Content-Length: 1"], b"a"),
     ],
 )
-def test_rpcraw_framing(result, status, fields, body):
-    """The length is the declared one, or that of what there is."""
+def test_rpcraw_framing_follows_the_length(result, status, fields, body):
+    """The length is the declared one, or the real one."""
     returning(result)
     assert split(respond("rpcraw given")) == (f"HTTP/1.1 {status}", fields, body)
 
@@ -303,7 +298,7 @@ def test_rpcraw_framing(result, status, fields, body):
     ],
 )
 def test_rpcraw_of_something_else(result, why, caplog):
-    """What is no response is never sent: a 500, and a log line that says which route."""
+    """Anything but a response is never sent: a 500, and a log line with the route."""
     returning(result)
     assert split(respond("rpcraw given"))[0].endswith("500 Internal Server Error")
     (record,) = caplog.records
@@ -313,14 +308,12 @@ def test_rpcraw_of_something_else(result, why, caplog):
 # rpcret
 
 
-def test_rpcret_next():
-    """next: the routes behind it are tried."""
+def test_rpcret_next_tries_later_routes():
     returning(b"next")
     assert split(respond("rpcret given", "rpc echo:second"))[2] == b"second"
 
 
-def test_rpcret_continue():
-    """continue: the app answers, whatever routes there are."""
+def test_rpcret_continue_lets_the_app_answer():
     returning(b"continue")
     assert split(respond("rpcret given", "rpc echo:second"))[2] == b"app"
 
@@ -340,8 +333,7 @@ def test_rpcret_break_with_status(result, status):
     assert split(respond("rpcret given")) == (f"HTTP/1.1 {status}", ["Content-Length: 0"], b"")
 
 
-def test_rpcret_break():
-    """break alone: the connection is cut without a response."""
+def test_rpcret_break_cuts_the_connection():
     returning(b"break")
     pieces = respond("rpcret given")
     with pytest.raises(ResponseTruncated):
@@ -350,19 +342,18 @@ def test_rpcret_break():
 
 @pytest.mark.parametrize("result", [b"", b"NEXT", b"next ", b"goto a", b"break x", b"break 403\r\nX: y", b"\xff"])
 def test_rpcret_of_something_else(result, caplog):
-    """What is no verdict does not let the request pass."""
+    """Anything but a verdict does not let the request pass."""
     returning(result)
     assert split(respond("rpcret given"))[0].endswith("500 Internal Server Error")
     assert len(caplog.records) == 1
 
 
 def test_a_child_of_a_function(fork):
-    """A process that a function has forked, and that returns, leaves."""
+    """A process forked by a function leaves at its return."""
     rpc.register("fork", lambda: fork[0]() or b"x")
     with pytest.raises(Left):
         respond("rpc fork")
 
 
-def test_defaults():
-    """Without them nothing of it is done."""
+def test_defaults_have_no_route():
     assert defaults_of(RouteSettings) == {"route": ()}

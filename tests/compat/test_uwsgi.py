@@ -1,4 +1,4 @@
-"""What a program that serves by itself imports: the name that docs/uwsgi-api.md gives."""
+"""The import of a program that serves by itself: the name in docs/uwsgi-api.md."""
 
 from __future__ import annotations
 
@@ -6,6 +6,5 @@ from aserve.compat.uwsgi import install
 from aserve.compat.uwsgi_api import module
 
 
-def test_the_name():
-    """It is the function of the module."""
+def test_the_name_is_the_modules_function():
     assert install is module.install

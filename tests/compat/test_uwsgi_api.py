@@ -1,4 +1,4 @@
-"""`import uwsgi` as an extension: when it is there, and what it says of each process."""
+"""`import uwsgi` as an extension: when it is there, and its facts of each process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aserve.processes.fleet.plan import Plan
 
 @pytest.fixture
 def installed(monkeypatch):
-    """Return what was installed, and what memory was made, in place of doing so."""
+    """Return the installed parts and the made memory, without doing so."""
     found = ([], [])
     monkeypatch.setattr(uwsgi, "install", found[0].append)
     monkeypatch.setattr(memory, "share", lambda *what: found[1].append(what))
@@ -44,15 +44,14 @@ def installed(monkeypatch):
         ({"uwsgi_module": "off", "bind": "uwsgi://:0"}, False),
     ],
 )
-def test_is_on(settings, is_on):
-    """It is there where it was asked for, or where the app is meant for uWSGI."""
+def test_the_module_is_on_if_asked_or_meant(settings, is_on):
     assert UwsgiModule.is_on(Config(**settings)) is is_on
 
 
 @pytest.mark.parametrize(("slot", "worker_id", "makes"), [(3, 3, 0), (MOLD, 0, 0), (TRIAL, 0, 1)])
 @pytest.mark.parametrize("event", [Life.IMPORTS, Life.FORKED])
 def test_who_it_is(installed, event, slot, worker_id, makes):
-    """A mold and a trial are nobody's worker; a trial, which is another program, has memory of its own."""
+    """A mold and a trial are nobody's worker; a trial, which is another program, has its own memory."""
     plan = Plan(Config(workers=4, uwsgi_module="on", preload=True), "hello:app")
     role = Role(slot, 1, plan, None, (), "the page", supervisor_pid=4242)
     UwsgiModule(plan.config).on_life(event, LifeContext(plan, role))
@@ -63,8 +62,8 @@ def test_who_it_is(installed, event, slot, worker_id, makes):
     assert process.page == ("the page" if worker_id else None) and len(made) == makes
 
 
-def test_other_processes(installed):
-    """One that serves by itself has memory of its own; one that does jobs has that too, and names the supervisor."""
+def test_other_processes_have_their_memory(installed):
+    """A lone server has its own memory; a spooler too, and names the supervisor."""
     plan = Plan(Config(uwsgi_module="on"), "hello:app")
     extension = UwsgiModule(plan.config)
     extension.on_life(Life.IMPORTS, LifeContext(plan))
@@ -74,8 +73,8 @@ def test_other_processes(installed):
     assert len(installed[1]) == 2
 
 
-def test_a_mule(installed, monkeypatch):
-    """It is no worker, and does no jobs; it knows its number."""
+def test_a_mule_knows_its_number(installed, monkeypatch):
+    """A mule is no worker, and does no jobs; it knows its number."""
     plan = Plan(Config(workers=4, uwsgi_mule=["-", "-"]), "hello:app")
     monkeypatch.setattr(post, "_number", 2)
     UwsgiModule(plan.config).on_life(Life.IMPORTS, LifeContext(plan, is_spooler=True))
@@ -84,7 +83,7 @@ def test_a_mule(installed, monkeypatch):
 
 
 @pytest.mark.parametrize("is_imported", [True, False])
-def test_counts(monkeypatch, is_imported):
+def test_counts_are_kept_for_importing_apps(monkeypatch, is_imported):
     """Requests are counted for an app that has imported the module, and cost another one nothing."""
     written = []
     tally = types.SimpleNamespace(write=written.append)
@@ -99,19 +98,17 @@ def test_counts(monkeypatch, is_imported):
         assert written == [["an end"]] and reader.counting is tally
 
 
-def test_the_layer(monkeypatch):
-    """The app gets one by which functions find its request."""
+def test_the_layer_finds_the_request(monkeypatch):
     monkeypatch.setattr(uwsgi, "wrap_app", lambda app: [app])
     assert UwsgiModule(Config(uwsgi_module="on")).wrap_app(print) == [print]
 
 
 def test_in_a_supervisor():
-    """It keeps the counts of workers that have ended."""
     assert isinstance(UwsgiModule(Config(uwsgi_module="on")).supervise(None), Counts)
 
 
 def test_what_workers_share(installed):
-    """It is made before them, or is what code of before has left."""
+    """The memory is made before the workers, or is old code's."""
     plan = Plan(Config(uwsgi_cache="items=3"), "hello:app")
     UwsgiModule(plan.config).on_life(Life.WORKERS_BEGIN, LifeContext(plan, kept={memory.NAME: 7}))
     UwsgiModule(plan.config).on_life(Life.EXITS, LifeContext(plan))
@@ -127,7 +124,7 @@ def test_what_workers_share(installed):
         ({"shared": "redis://x", "spooler": "redis:jobs", "workers": 1}, False),
     ],
 )
-def test_one_host(caplog, settings, is_told):
+def test_one_host_is_told_once(caplog, settings, is_told):
     """The log says once, at the start, that other hosts do not share a cache or jobs; of a site without these it says nothing."""
     caplog.set_level(logging.INFO, "aserve")
     plan = Plan(Config(**settings), None)

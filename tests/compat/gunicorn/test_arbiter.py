@@ -1,4 +1,4 @@
-"""gunicorn.arbiter: what an application's own run() may call."""
+"""gunicorn.arbiter, for an application's own run()."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from aserve.compat.gunicorn.arbiter import Arbiter
 
 
 class Own(BaseApplication):
-    """An application whose run() is its own."""
+    """An application with its own run()."""
 
     def load_config(self):
         """Set something."""
         self.cfg.set("workers", 3)
 
     def run(self):
-        """Serve it by gunicorn's arbiter."""
+        """Serve by gunicorn's arbiter."""
         Arbiter(self).run()
 
 
-def test_run(monkeypatch):
-    """It serves the application, whatever that overrides."""
+def test_run_serves_the_application(monkeypatch):
     served = []
     monkeypatch.setattr(BaseApplication, "run", lambda self: served.append(self))
     own = Own()
@@ -29,7 +28,6 @@ def test_run(monkeypatch):
     assert served == [own] and Arbiter(own).cfg.workers == 3
 
 
-def test_annotations():
-    """The class is there for hooks, too."""
+def test_annotations_of_hooks_find_the_class():
     with pytest.raises(TypeError):
         Arbiter()

@@ -1,12 +1,11 @@
-"""gunicorn.config: the settings that there are."""
+"""gunicorn.config: the known settings."""
 
 from __future__ import annotations
 
 from aserve.compat.gunicorn.config import Config
 
 
-def test_settings():
-    """A program may ask for names, and set them."""
+def test_settings_can_be_asked_and_set():
     config = Config()
     config.set("workers", "3")
     assert config.workers == 3 and "bind" in config.settings

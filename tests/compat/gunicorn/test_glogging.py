@@ -1,4 +1,4 @@
-"""The names that a `logger_class` imports."""
+"""The names imported by a `logger_class`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from aserve.compat.gunicorn import glogging
 from aserve.compat.moving import gunicorn_logger
 
 
-def test_names():
-    """They are those of the Logger that is used."""
+def test_names_are_the_loggers_in_use():
     assert glogging.Logger is gunicorn_logger.Logger and glogging.CONFIG_DEFAULTS["version"] == 1
     assert glogging.parse_syslog_address("udp://a:1")[1] == ("a", 1) and issubclass(glogging.SafeAtoms, dict)

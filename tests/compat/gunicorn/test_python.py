@@ -1,4 +1,4 @@
-"""`aserve python PROGRAM`: a program for gunicorn as it is."""
+"""`aserve python PROGRAM`: a program for gunicorn, unchanged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pathlib.Path("seen").write_text(f"{__name__} {sys.argv} {sys.path[0]} {BaseAppli
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The current folder, with a program in it; what running it changes in this process is put back."""
+    """The current folder, with a program in it; changes of its run to this process are put back."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", sys.argv[:])
     monkeypatch.setattr(sys, "path", sys.path[:])
@@ -42,8 +42,8 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_file(folder):
-    """It runs as the main program, with its own arguments, and finds ours under gunicorn's names."""
+def test_a_file_runs_as_the_main_program(folder):
+    """The file runs as the main program, with its own arguments, and finds ours under gunicorn's names."""
     assert python.run_python(["-u", "std.py", "--port", "1"], {"workers": "2"}, HANDED) == 0
     assert (
         folder / "seen"
@@ -51,8 +51,7 @@ def test_a_file(folder):
     assert program._begun == ({"workers": "2"}, HANDED)
 
 
-def test_a_module(folder):
-    """With -m, as python does."""
+def test_a_module_runs_as_with_python(folder):
     assert python.run_python(["-m", "std", "x"], {}, HANDED) == 0
     assert (folder / "seen").read_text().startswith(f"__main__ ['{folder}/std.py', 'x'] {folder} ")
 
@@ -68,7 +67,7 @@ def test_one_that_raises(folder, words):
 
 
 def test_processes_of_a_program(folder):
-    """Python processes that it starts find the same; what they found before comes behind."""
+    """Python processes started by the program find the same; their earlier paths come behind."""
     (folder / "std.py").write_text("")
     python.run_python(["std.py"], {}, HANDED)
     assert os.environ["PYTHONPATH"] == os.pathsep.join([python.CHILDREN, "/a"])
@@ -81,7 +80,7 @@ def test_processes_of_a_program(folder):
 
 
 def test_a_module_that_is_not_there(folder):
-    """What aserve does not have in gunicorn's place is named; a missing module of the program's is the program's error."""
+    """A module missing in gunicorn's place is named; a missing module of the program's is the program's error."""
     (folder / "std.py").write_text("from gunicorn.six import iteritems")
     with pytest.raises(
         ConfigError, match=r"^std\.py: No module named 'gunicorn\.six': do without it; of .* gunicorn\.app\.base, "
@@ -96,7 +95,6 @@ def test_a_module_that_is_not_there(folder):
 
 
 @pytest.mark.parametrize("words", [[], ["-c", "1"], ["-m"], ["none.py"]])
-def test_no_program(folder, words):
-    """The error says what is taken."""
+def test_no_program_is_an_error(folder, words):
     with pytest.raises(ConfigError, match="aserve python takes FILE or -m MODULE"):
         python.run_python(words, {}, HANDED)

@@ -10,8 +10,7 @@ from aserve.compat.gunicorn.util import import_app
 from aserve.lifecycle.load_error import LoadError
 
 
-def test_import_app(tmp_path, monkeypatch):
-    """By gunicorn's names: without one it is `application`."""
+def test_import_app_knows_gunicorns_names(tmp_path, monkeypatch):
     (tmp_path / "util_shop.py").write_text(
         "def application(environ, start_response): pass\ndef make(n): return application\n"
     )

@@ -18,20 +18,17 @@ from aserve.compat.moving.addresses import place_of, texts
         ("unix:s", "unix:/srv/s"),
     ],
 )
-def test_place_of(value, place):
-    """Each is an address of --bind."""
+def test_each_place_is_an_address_of_bind(value, place):
     assert place_of(value, "/srv/") == place
 
 
 @pytest.mark.parametrize("port", ["x", "²", "٣"])
-def test_no_port(port):
-    """Digits of other scripts are none."""
+def test_digits_of_other_scripts_are_no_port(port):
     with pytest.raises(ValueError, match="is not a port"):
         place_of(f"h:{port}", "")
 
 
-def test_texts():
-    """A list, or parts between commas."""
+def test_texts_are_lists_or_split_at_commas():
     assert texts("a, b") == texts(["a", "b"]) == ["a", "b"]
     with pytest.raises(ValueError, match="neither text nor a list"):
         texts(3)

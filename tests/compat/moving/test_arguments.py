@@ -1,4 +1,4 @@
-"""sys.argv is what the app found on its former server, from its import on."""
+"""sys.argv is the same as on the app's former server, from its import on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aserve.features import Config
 
 
 def test_the_words_are_set_before_the_import():
-    """At no other event, and only where they are given; the list stays the same object."""
+    """At no other event, and only where given; the list stays the same object."""
     config, argv = Config(argv=["uwsgi", "--site"]), ["aserve", "app.ini"]
     assert AppArguments.is_on(config) and not AppArguments.is_on(Config())
     for event in Life:

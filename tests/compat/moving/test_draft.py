@@ -19,26 +19,24 @@ THREADS = maps("threads t", "threads", put_threads)
 TABLE = Rows([THREADS, always("master", "it is"), unlike("http-*", "no proxy"), unlike("http-to-*", "nor that")])
 
 
-def test_numbers():
-    """Only ASCII has digits that int() takes in each place."""
+def test_numbers_have_ascii_digits():
     assert [is_number(text) for text in ("0", "42", "", "²", "٣", "4x", "-1")] == [True, True, *[False] * 5]
 
 
-def test_looking_up():
-    """A name, another name of the same, the longest family."""
+def test_looking_up_finds_names_and_families():
     assert TABLE.find("t") is TABLE.find("threads") is THREADS
     assert TABLE.find("http-x").text == "no proxy" and TABLE.find("http-to-x").text == "nor that"
     assert TABLE.find("thread") is None
 
 
 @pytest.mark.parametrize(("name", "near"), [("theads", "threads"), ("mastr", "master"), ("processes", None)])
-def test_nearest(name, near):
+def test_nearest_finds_a_typing_error(name, near):
     """A typing error has a nearest name, and another word has none."""
     assert TABLE.nearest(name) == near
 
 
 def test_put_and_add():
-    """The last value of one counts, all of a list; each knows where it is from."""
+    """The last value of one counts, all of a list; each knows its source."""
     draft, first, second = Draft("a.ini"), Given("t", 3, "a.ini:1"), Given("t", 4, "a.ini:2")
     draft.take(THREADS, first)
     draft.take(THREADS, second)
@@ -93,8 +91,8 @@ def test_how_a_setting_is_shown(value, shown):
         ("", "/run/a.sock", "a = /run/a.sock"),
     ],
 )
-def test_secrets(to, value, shown):
-    """What may be a secret of ours is shown nowhere, nor what has no effect here and could be anything."""
+def test_secrets_are_shown_nowhere(to, value, shown):
+    """A possible secret is shown nowhere, nor any text without effect here."""
     draft = Draft("x")
     row = maps("a", to, lambda draft, given: draft.note(given, "why")) if to else unlike("a", "why")
     draft.take(row, Given("a", value, "a.ini:1"))
@@ -102,6 +100,6 @@ def test_secrets(to, value, shown):
 
 
 def test_a_line_without_its_equals_sign():
-    """What follows its first word may be a secret."""
+    """The text behind its first word may be a secret."""
     assert str(Given("route ^/ basicauth:R,u:p", "", "a.ini:1", is_secret=True)) == "route ..."
     assert str(Given("static-map /a", "", "a.ini:1")) == "static-map /a"

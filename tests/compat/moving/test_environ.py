@@ -1,4 +1,4 @@
-"""An app finds in its environ what it found on uWSGI or gunicorn."""
+"""An app finds the environ of uWSGI or gunicorn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROTO, SSL, OLD = "HTTP_X_FORWARDED_PROTO", "HTTP_X_FORWARDED_SSL", "HTTP_X_FORW
 
 @pytest.fixture
 def environ_of():
-    """Return what the app finds: environ_of(settings, fields, peer, scheme); a reply in its place is returned as its status."""
+    """Return the app's environ: environ_of(settings, fields, peer, scheme); a reply in its place is returned as its status."""
 
     def environ_of(settings, fields=(), peer="10.0.0.1", scheme="http"):
         found = {}
@@ -49,14 +49,14 @@ def environ_of():
     ],
 )
 def test_the_scheme_of_uwsgi(environ_of, fields, scheme, becomes):
-    """It is what any peer says, in a field that uWSGI reads; no other text gets there."""
+    """The scheme is any peer's word, in a field that uWSGI reads; no other text gets there."""
     found = environ_of({"environ_as": "uwsgi"}, fields, "203.0.113.9", scheme)
     assert found["wsgi.url_scheme"] == becomes and fields.items() <= found.items() and "RAW_URI" not in found
     assert found["REMOTE_ADDR"] == "203.0.113.9"
 
 
 def test_what_is_of_uwsgi(environ_of):
-    """It names itself and the machine; in HTTP the machine is SERVER_NAME, too, and what a front server sends stays."""
+    """uWSGI names itself and the machine; in HTTP the machine is SERVER_NAME, too, and a front server's value stays."""
     settings = {"environ_as": "uwsgi", "bind": ["127.0.0.1:80", "uwsgi://127.0.0.1:81", "unix:/x"]}
     found = environ_of(settings, {"SERVER_NAME": "127.0.0.1"})
     assert (found["uwsgi.version"][:2], found["uwsgi.node"], found["SERVER_NAME"]) == (b"2.", NODE.encode(), NODE)
@@ -76,7 +76,7 @@ def test_what_is_of_uwsgi(environ_of):
     ],
 )
 def test_the_path_of_uwsgi(environ_of, target, path, becomes):
-    """It is without the target's segments of dots; with routes, which do that, and behind a server that says another path, it stays."""
+    """The path is without the target's segments of dots; with routes, which do that, and behind a server with another path, it stays."""
     fields = {"REQUEST_URI": target, "PATH_INFO": path}
     assert environ_of({"environ_as": "uwsgi"}, fields)["PATH_INFO"] == becomes
     assert environ_of({"environ_as": "uwsgi", "route": ["last:"]}, fields)["PATH_INFO"] == path
@@ -100,7 +100,7 @@ def test_the_path_of_uwsgi(environ_of, target, path, becomes):
     ],
 )
 def test_the_name_of_gunicorn(environ_of, bind, fields, peer, server):
-    """It is the address that is bound, and on a unix socket what the Host field says, with the scheme's port."""
+    """The name is the bound address, and on a unix socket the Host field's, with the scheme's port."""
     found = environ_of({"environ_as": "gunicorn", "bind": [bind], "trusted_proxies": ["unix"]}, fields, peer)
     assert (found["SERVER_NAME"], found["SERVER_PORT"]) == server
 
@@ -119,7 +119,7 @@ def test_the_name_of_gunicorn(environ_of, bind, fields, peer, server):
     ],
 )
 def test_the_scheme_of_gunicorn(environ_of, fields, peer, scheme, becomes):
-    """It is what a trusted peer says, in one of three fields; REMOTE_ADDR and the fields stay, and RAW_URI is there."""
+    """The scheme is a trusted peer's word, in one of three fields; REMOTE_ADDR and the fields stay, and RAW_URI is there."""
     settings = {"environ_as": "gunicorn", "trusted_proxies": "10.0.0.1,unix"}
     found = environ_of(settings, fields, peer, scheme)
     assert (found["wsgi.url_scheme"], found["RAW_URI"], found["REMOTE_ADDR"]) == (becomes, "/a%20b?c", peer)
@@ -127,7 +127,7 @@ def test_the_scheme_of_gunicorn(environ_of, fields, peer, scheme, becomes):
 
 
 def test_fields_of_gunicorn(environ_of):
-    """Others may be named in their place; without trusted proxies none counts."""
+    """Other fields may be named in their place; without trusted proxies none counts."""
     settings = {"environ_as": "gunicorn", "trusted_proxies": "*", "scheme_fields": ["X-Ssl: yes"]}
     assert environ_of(settings, {"HTTP_X_SSL": "yes", PROTO: "http"})["wsgi.url_scheme"] == "https"
     assert environ_of({**settings, "scheme_fields": ["none"]}, {PROTO: "https"})["wsgi.url_scheme"] == "http"
@@ -139,7 +139,7 @@ def test_fields_of_gunicorn(environ_of):
 
 
 def test_fields_that_contradict_one_another(environ_of):
-    """The request is refused, as by gunicorn, if the peer is trusted; from another they mean nothing."""
+    """The request is refused, as by gunicorn, if the peer is trusted; from another peer the fields mean nothing."""
     settings, fields = {"environ_as": "gunicorn", "trusted_proxies": "10.0.0.1"}, {PROTO: "https", SSL: "off"}
     status, (body,) = environ_of(settings, fields)
     assert status == "400 Bad Request" and body.startswith(b"400: ")

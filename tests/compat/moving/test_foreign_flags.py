@@ -1,4 +1,4 @@
-"""What whoever types another server's flags is told."""
+"""The answer to another server's flags."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.long_on_pypy
     ],
 )
 def test_what_they_are_here(flag, said):
-    """A flag of ours, or none that is needed."""
+    """A flag of ours, or none."""
     assert explain_flag(flag).startswith(said)
 
 
@@ -52,19 +52,19 @@ def test_flags_of_nobody(flag):
 
 
 def test_each_of_gunicorns():
-    """Each setting's flag has a sentence, but for those that only a file can have."""
+    """Each setting's flag has a sentence, but for settings of a file alone."""
     for flag in [*FLAGS, *(f"--{name.replace('_', '-')}" for row in ROWS for name in row.names if name[-1] != "*")]:
         assert explain_flag(flag) or flag == "-c"
 
 
 OURS = {"--host", "--port", *(setting.flag for setting in SETTINGS)}
-# Flags of aserve's that have another meaning, or no value, there.
+# Flags of aserve's with another meaning, or no value, there.
 UNLIKE = {"--access-log", "--http2", "--metrics", "--server-name"}
 
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_each_of_another_server(server):
-    """Each flag is in one row; it is aserve's, or has a sentence; and what a row names is aserve's."""
+    """Each flag is in one row; it is aserve's, or has a sentence; and a row's own flags are aserve's."""
     flags = [flag for row in SERVERS[server] for flag in row.names]
     assert len(flags) == len({*flags})
     for row in SERVERS[server]:

@@ -1,4 +1,4 @@
-"""Code of others in a process of ours: what it raises, sets and forks."""
+"""Foreign code in our process: its exceptions, settings and forks."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from aserve.compat.moving.guests import hosting, importing_from, reporting
 from aserve.lifecycle.load_error import LoadError
 from aserve.lifecycle.signals import Interrupted, early
 
-# Python 3.12 and later warn of a fork beside threads: it is what is tested here.
+# Python 3.12 and later warn of a fork beside threads, tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
 @pytest.mark.parametrize("how", [hosting, reporting])
 @pytest.mark.parametrize("fault", [ValueError("x"), SystemExit(3), asyncio.CancelledError(), GeneratorExit()])
 def test_what_it_raises(how, fault):
-    """Whatever it is, it becomes an error that names what was run."""
+    """Any exception becomes an error that names the code."""
     with (
         pytest.raises(LoadError, match=f"executing conf.py raised {type(fault).__name__}"),
         how("conf.py", "executing"),
@@ -28,8 +28,8 @@ def test_what_it_raises(how, fault):
         raise fault
 
 
-def test_ctrl_c():
-    """It ends a command that starts; a KeyboardInterrupt of the code's own is an error like others."""
+def test_ctrl_c_ends_a_starting_command():
+    """Ctrl-C ends a starting command; a KeyboardInterrupt of the code's own is an ordinary error."""
     early.begin(interrupts=True)
     with pytest.raises(Interrupted), reporting("conf.py", "executing"):
         signal.raise_signal(signal.SIGINT)
@@ -63,7 +63,7 @@ def test_what_it_sets():
 
 @pytest.mark.parametrize("status", [None, 3])
 def test_a_child_that_comes_back(status):
-    """A child that it forks ends, and is no second server."""
+    """A forked child of the code ends, and is no second server."""
     pids = []
     with reporting("child_exit", "calling"):
         pids.append(os.fork())

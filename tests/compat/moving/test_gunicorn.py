@@ -1,4 +1,4 @@
-"""gunicorn's configurations become ours: the file, the variable, what depends on several settings."""
+"""gunicorn's configurations become ours: the file, the variable, and combinations of settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.long_on_pypy
 
 @pytest.fixture
 def load(tmp_path, monkeypatch):
-    """Return what a configuration becomes: load(source, **environ) -> Draft."""
+    """Return a configuration's draft: load(source, **environ) -> Draft."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "platform", "linux")
 
@@ -36,7 +36,7 @@ def load(tmp_path, monkeypatch):
     [("", ["systemd:web"]), ("bind = ':80'", ["systemd:web"]), ("certfile = 'c'", ["https://systemd:web"])],
 )
 def test_sockets_of_systemd(load, source, binds):
-    """They are bound in place of what the file names, as by gunicorn, and the log says so."""
+    """The sockets are bound in place of the file's, as by gunicorn, and the log says so."""
     draft = load(source, LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", LISTEN_FDNAMES="web")
     assert draft.settings["bind"] == binds and draft.notes == []
     said = ["conf.py:1: bind = :80: systemd has passed sockets, and they are bound in its place, as by gunicorn"]
@@ -95,8 +95,8 @@ DEFAULTS = {"workers": 1, "threads": 1, "trusted-proxies": TRUSTED, **OURS}
         ("import os; x = 1; _y = 2; workers = max(x, 2)", {"workers": 2}),
     ],
 )  # fmt: skip
-def test_settings(load, source, settings):
-    """What they become, beside gunicorn's own defaults; our Config accepts it."""
+def test_settings_become_ours(load, source, settings):
+    """Settings become ours, beside gunicorn's own defaults; our Config accepts them."""
     draft = load(source)
     expected = {**DEFAULTS, **settings, **({"python-path": [os.getcwd()]} if "chdir" in settings else {})}
     assert draft.settings == {key: value for key, value in expected.items() if value is not None}
@@ -112,8 +112,7 @@ def test_settings(load, source, settings):
         ("", None),
     ],
 )
-def test_apps(load, source, app):
-    """gunicorn's default is `application`."""
+def test_apps_default_to_application(load, source, app):
     assert load(source).app == app
 
 
@@ -173,14 +172,14 @@ def test_apps(load, source, app):
         ("keepalive = 0", "conf.py:1: keepalive = 0: less than keep-alive may be; it is 0.1 here"),
     ],
 )
-def test_notes(load, source, note):
-    """Each has its line, what it says, and what to do."""
+def test_notes_have_line_and_advice(load, source, note):
+    """Each note has its line, its text, and advice."""
     assert [str(each)[: len(note)] for each in load(source).notes] == [note]
 
 
 @pytest.mark.parametrize("name", ["SERVER", "SERVER_SOFTWARE"])
 def test_the_name_of_the_server(load, monkeypatch, name):
-    """What a file sets in gunicorn's module is ours, once; without gunicorn the error says what to do."""
+    """A name set by a file in gunicorn's module is ours, once; without gunicorn the error advises."""
     module = types.ModuleType("gunicorn")
     module.SERVER, module.SERVER_SOFTWARE = "gunicorn", "gunicorn/27.0.1"
     monkeypatch.setitem(sys.modules, "gunicorn", module)
@@ -200,8 +199,7 @@ def test_the_name_of_the_server(load, monkeypatch, name):
         ("statsd_prefix = 'shop'; statsd_host = ''", None, None),
     ],
 )
-def test_statsd(load, source, statsd, prefix):
-    """Names are gunicorn's, behind its prefix."""
+def test_names_of_statsd_are_gunicorns(load, source, statsd, prefix):
     settings = load(source).settings
     assert (settings.get("statsd"), settings.get("statsd-prefix")) == (statsd, prefix)
 
@@ -215,8 +213,7 @@ def test_statsd(load, source, statsd, prefix):
         "keepalive = 5; worker_connections = 1000; capture_output = True; sendfile = True; statsd_host = None",
     ],
 )
-def test_silence(load, source):
-    """What is the same here, unset or empty needs no word."""
+def test_equal_settings_need_no_word(load, source):
     assert load(source).notes == []
 
 
@@ -234,15 +231,14 @@ def test_silence(load, source):
         ("loglevel = 'loud'", "conf.py:1: loglevel = loud: 'loud' is none of these"),
     ],
 )
-def test_errors(load, source, why):
-    """A wrong value is an error, with its line."""
+def test_errors_have_their_line(load, source, why):
     with pytest.raises(ConfigError) as caught:
         load(source)
     assert str(caught.value).startswith(why)
 
 
 def test_code_that_raises(load):
-    """It is told as an app's is, and is a mistake in the settings all the same."""
+    """A failure of the code is told as an app's, and is a mistake in the settings all the same."""
     with pytest.raises(LoadError, match=r"executing conf\.py raised ZeroDivisionError") as caught:
         load("x = 1; 1 / 0")
     assert 'File "conf.py", line 2' in caught.value.app_traceback and caught.value.exit_status == 2
@@ -253,7 +249,7 @@ def test_code_that_raises(load):
 
 
 def test_what_the_code_finds(load, tmp_path):
-    """Its own path, gunicorn's name for it, the folder's modules; the folder is as before afterwards."""
+    """The code finds its own path, gunicorn's name for it, and the folder's modules; the folder is as before afterwards."""
     (tmp_path / "shop_settings_of_conf.py").write_text("TIMEOUT = 7\n")
     (tmp_path / "sub").mkdir()
     before = list(sys.path)
@@ -264,8 +260,7 @@ def test_what_the_code_finds(load, tmp_path):
     assert os.getcwd() == str(tmp_path) and sys.path == before
 
 
-def test_other_spellings(load, tmp_path, monkeypatch):
-    """file: and python: before the name, as gunicorn takes them."""
+def test_other_spellings_of_the_file_are_taken(load, tmp_path, monkeypatch):
     load("workers = 4")
     assert load_gunicorn("file:conf.py", {})[0].settings["workers"] == 4
     monkeypatch.syspath_prepend(tmp_path)
@@ -287,7 +282,7 @@ def test_other_spellings(load, tmp_path, monkeypatch):
     ],
 )
 def test_an_import_that_fails(tmp_path, monkeypatch, source, name, place):
-    """The error says which module is missing, from which line of the file, and where to run it; the traceback has the user's files alone."""
+    """The error names the missing module, the line of the file, and where to run it; the traceback has the user's files alone."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "conf.py").write_text(source)
     (tmp_path / "conf_that_needs_more.py").write_text("import shop_driver\n")
@@ -303,14 +298,14 @@ def test_an_import_that_fails(tmp_path, monkeypatch, source, name, place):
 
 
 def test_a_module_in_the_folder(tmp_path, monkeypatch):
-    """python: finds it there, as gunicorn does."""
+    """python: finds the module there, as gunicorn does."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "conf_in_this_folder.py").write_text("workers = 6\n")
     assert load_gunicorn("python:conf_in_this_folder", {})[0].settings["workers"] == 6
 
 
-def test_signals(load, caplog):
-    """A configuration may not have them, as the process that reads it has."""
+def test_handlers_of_signals_are_removed(load, caplog):
+    """A configuration may not have handlers of signals, as its reading process has."""
     before = signal.getsignal(signal.SIGTERM)
     load("import signal; signal.signal(signal.SIGTERM, lambda *given: None)")
     assert signal.getsignal(signal.SIGTERM) == before
@@ -332,15 +327,14 @@ def test_signals(load, caplog):
         ("--no-sendfile -R --worker-tmp-dir /dev/shm", {}),
     ],
 )
-def test_the_variable(words, settings, tmp_path, monkeypatch):
-    """GUNICORN_CMD_ARGS alone."""
+def test_the_variable_alone_is_enough(words, settings, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "platform", "linux")
     draft, _ = load_gunicorn("", {"GUNICORN_CMD_ARGS": words})
     assert draft.settings == {**DEFAULTS, "argv": ["gunicorn"], **settings} and draft.notes == []
 
 
 def test_the_variable_wins(load, tmp_path):
-    """It is over the file, which it may name; what is not known is told, and what cannot be read is an error."""
+    """The variable is over the file, which it may name; an unknown setting is told, and an unreadable one is an error."""
     assert load("workers = 3; threads = 2", GUNICORN_CMD_ARGS="-w 5").settings["workers"] == 5
     draft, _ = load_gunicorn("", {"GUNICORN_CMD_ARGS": "-c conf.py --no-such"})
     assert draft.settings["workers"] == 3 and draft.name == "conf.py"
@@ -356,8 +350,7 @@ def test_what_platforms_say(load):
     assert draft.settings == {"threads": 1, "trusted-proxies": ["*"], **OURS}
 
 
-def test_elsewhere(load, monkeypatch):
-    """Without worker processes, one serves, and that is said."""
+def test_elsewhere_one_process_serves(load, monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     draft = load("workers = 3; preload_app = True")
     assert draft.settings == {"threads": 1, "trusted-proxies": TRUSTED, **OURS}
@@ -367,8 +360,7 @@ def test_elsewhere(load, monkeypatch):
 @pytest.mark.parametrize(
     "path", sorted((pathlib.Path(__file__).parent / "gunicorn").glob("*.py")), ids=lambda p: p.name
 )
-def test_files(path, tmp_path, monkeypatch):
-    """Each file in the manner of real ones is read; its settings are a Config's."""
+def test_files_like_real_ones_are_read(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     draft, _ = load_gunicorn(str(path), {})
     Config.from_sources({}, {}, draft.settings)

@@ -13,7 +13,7 @@ ENVIRON = {
 
 
 class Recorder:
-    """A logger that keeps what it is called with."""
+    """A logger that keeps its calls."""
 
     def __init__(self):
         self.calls = []
@@ -40,8 +40,8 @@ def serve(app, recorder):
 
 
 @pytest.mark.parametrize("kind", [list, tuple, iter])
-def test_a_response(kind):
-    """`access` gets the response, the request, the environ and the time; a list is returned as it is."""
+def test_a_response_reaches_access(kind):
+    """`access` gets the response, the request, the environ and the time; a list is returned unchanged."""
     recorder, parts = Recorder(), kind([b"ab", b"c"])
     returned = []
 
@@ -69,7 +69,7 @@ def test_a_response(kind):
     assert passed.total_seconds() >= 0
 
 
-def test_errors():
+def test_errors_of_the_app_have_a_line():
     """An app that raises has a line, too; its own `close` is called, and a second head is passed on."""
     recorder = Recorder()
 

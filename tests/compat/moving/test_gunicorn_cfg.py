@@ -1,4 +1,4 @@
-"""gunicorn's settings as an object: what programs and hooks do with it."""
+"""gunicorn's settings as an object, for programs and hooks."""
 
 from __future__ import annotations
 
@@ -33,15 +33,14 @@ def test_setting_and_reading():
         ("bind", ["a:1"], ["a:1"]), ("proc_name", "shop", "shop"), ("timeout", 1.5, 1.5),
     ],
 )  # fmt: skip
-def test_text(name, value, is_then):
-    """Values of the environment are text, and hooks count with them."""
+def test_text_becomes_the_settings_type(name, value, is_then):
     cfg = Cfg()
     cfg.set(name, value)
     assert getattr(cfg, name) == is_then
 
 
 def test_what_follows_from_settings():
-    """The properties that gunicorn's object has."""
+    """The derived properties of gunicorn's object are there."""
     cfg = Cfg()
     assert (cfg.env, cfg.proc_name, cfg.is_ssl, cfg.address) == ({}, "gunicorn", False, [("127.0.0.1", 8000)])
     for name, value in {"raw_env": ["A=1", "B=c=d"], "proc_name": "shop", "certfile": "c"}.items():

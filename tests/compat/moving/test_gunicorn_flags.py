@@ -32,15 +32,14 @@ from aserve.settings import ConfigError
         ("--proxy-protocol --access-logfile - a", {"proxy_protocol": "auto", "accesslog": "-", "wsgi_app": "a"}),
     ],
 )
-def test_words(line, settings):
-    """As argparse has them for gunicorn, clear beginnings of names too."""
+def test_words_are_read_as_by_gunicorn(line, settings):
     draft = Draft("")
     found = read_line(shlex.split(line), draft)
     assert {given.key: given.value for given in found} == settings and not draft.mistakes
 
 
 def test_all_mistakes_at_once(tmp_path, monkeypatch):
-    """Those of the words, and of the values."""
+    """Mistakes of words and values are told together."""
     monkeypatch.chdir(tmp_path)
     line = (
         "-w x --foo --workerr=3 -Z --worker 3 app:app more --control-socke x --metrics --graceful-timeout y --threads"
@@ -83,8 +82,7 @@ def test_sources_in_their_order(tmp_path, monkeypatch):
     assert load_gunicorn("", {})[0].settings["workers"] == 1
 
 
-def test_the_variable():
-    """An unknown flag is a note there; wrong quotes are an error."""
+def test_the_variable_takes_unknown_flags_as_notes():
     draft = Draft("")
     assert [(given.key, given.value) for given in read_variable("-w 3 --foo=1", draft)] == [("workers", "3")]
     assert [str(note) for note in draft.notes] == [
@@ -98,7 +96,7 @@ def test_the_variable():
 @pytest.mark.parametrize(
     ("text", "mode"), [("007", "770"), ("0o27", "750"), ("18", "755"), ("0x3f", "700"), ("0", None)]
 )
-def test_umask(text, mode):
-    """As gunicorn reads it: a leading zero is octal. It is for sockets; the process keeps its own."""
+def test_umask_is_for_sockets_alone(text, mode):
+    """gunicorn's form: a leading zero is octal. The umask is for sockets; the process keeps its own."""
     settings = load_gunicorn("", {}, ["--umask", text, "-b", "unix:a.sock", "a"])[0].settings
     assert settings.get("unix-mode") == mode and "umask" not in settings

@@ -1,4 +1,4 @@
-"""gunicorn's hooks that decide what reaches the app end the start, as they are not called."""
+"""gunicorn's hooks that guard the app end the start, as aserve does not call them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TLS = "certfile='c'\nkeyfile='k'\n"
 
 @pytest.fixture
 def load(tmp_path, monkeypatch):
-    """Return what a configuration becomes: load(source) -> Draft."""
+    """Return a configuration's draft: load(source) -> Draft."""
     monkeypatch.chdir(tmp_path)
 
     def load(source):
@@ -44,8 +44,7 @@ def load(tmp_path, monkeypatch):
         + "def ssl_context(config, default):\n    context = default()\n    context.verify_mode = 2\n    return context",
     ],
 )
-def test_guards(load, source):
-    """Each ends the start with its line, unless --dropped-guards says otherwise."""
+def test_guards_end_the_start(load, source):
     draft = load(source)
     with pytest.raises(
         ConfigError, match=r"^g\.py:\d: (pre_request|ssl_context)\(\): aserve does not call it, and it may"
@@ -86,13 +85,12 @@ def test_what_guards_nothing(load, source, count):
     ],
 )
 def test_peers_that_speak_uwsgi(load, source, guard):
-    """gunicorn answers those of a list, and aserve all: on an address for other machines that is a guard."""
+    """gunicorn answers peers of a list, and aserve all: on an address for other machines that is a guard."""
     draft = load(f"protocol='uwsgi'\n{source}")
     assert [note.said for note in draft.guards] == ([guard] if guard else [])
 
 
 def test_peers_that_are_none(load):
-    """A wrong list is an error with its line."""
     with pytest.raises(ConfigError, match=r"^g\.py:3: uwsgi_allow_ips = 3: "):
         load("protocol='uwsgi'\nbind=':3031'\nuwsgi_allow_ips=3")
 

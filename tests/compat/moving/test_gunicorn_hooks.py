@@ -1,4 +1,4 @@
-"""gunicorn's hooks: what each is given, and what happens when one raises."""
+"""gunicorn's hooks: their arguments, and the effect of an exception."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aserve.lifecycle.load_error import LoadError
 
 @pytest.fixture
 def calls():
-    """What was called, in order."""
+    """The calls, in order."""
     return []
 
 
@@ -30,7 +30,7 @@ def hooks_of(calls, *names, **settings):
 
 
 def test_in_the_supervisor(calls):
-    """They get the server, with its settings."""
+    """Hooks get the server, with its settings."""
     hooks = hooks_of(calls, "on_starting", workers=3)
     hooks.in_supervisor("on_starting")
     hooks.in_supervisor("when_ready")
@@ -43,7 +43,7 @@ def test_in_the_supervisor(calls):
 
 
 def test_the_server_of_a_process(calls):
-    """It is one object: a hook finds what an earlier hook has set, also behind a reload, with the settings of now."""
+    """The server is one object: a hook finds an earlier hook's values, also behind a reload, with the present settings."""
     before, after = (hooks_of(calls, "on_starting", "child_exit", "on_reload", workers=count) for count in (1, 2))
     before.in_supervisor("on_starting")
     before.child_exit(4, 1)
@@ -53,7 +53,7 @@ def test_the_server_of_a_process(calls):
 
 
 def test_in_a_worker(calls):
-    """Before the app, with it, and at the end; a process that is no worker has no end of one."""
+    """Before the app, with it, and at the end; a process that is no worker has no worker's end."""
     hooks = hooks_of(calls, "post_fork", "post_worker_init", "worker_exit")
     hooks.end_worker()
     hooks.begin_worker(2)
@@ -66,7 +66,7 @@ def test_in_a_worker(calls):
 
 
 def test_addresses_of_the_server(calls):
-    """They are pairs and paths, as gunicorn has them."""
+    """Addresses are pairs and paths, as gunicorn's."""
     hooks = hooks_of(calls, "on_starting", bind=["127.0.0.1:8000", "unix:/run/a", "fd://3", "[::1]:80"])
     hooks.in_supervisor("on_starting")
     ((_, (server,)),) = calls
@@ -76,8 +76,7 @@ def test_addresses_of_the_server(calls):
     assert server.LISTENERS[0].getsockname() == ("127.0.0.1", 8000)
 
 
-def test_pre_fork():
-    """What it puts on the worker is there in post_fork."""
+def test_pre_forks_values_are_there_in_post_fork():
     found = []
 
     def pre_fork(server, worker):
@@ -91,7 +90,7 @@ def test_pre_fork():
 
 
 def test_what_the_objects_lack(caplog):
-    """A hook that asks for it ends there, with a line; one that would wrap the app ends the start, as the wrapper may guard it."""
+    """A hook that asks for a missing part ends there, with a line; a hook that would wrap the app ends the start, as the wrapper may be a guard."""
     hooks = Hooks(
         {"when_ready": lambda server: server.systemd, "on_exit": lambda server: getattr(server, "app", None)}, Cfg()
     )
@@ -128,16 +127,16 @@ MOLD = types.SimpleNamespace(slot=0, is_mold=True)
         (Life.ENDS, WORKER, []),
     ],
 )
-def test_events(calls, event, role, called):
-    """Each hook has its time; a mold is no worker, and only a worker that has begun can end."""
+def test_events_call_hooks_in_time(calls, event, role, called):
+    """Each hook has its time; a mold is no worker, and only a begun worker can end."""
     GunicornHooks(hooks_of(calls, *NAMES)).on_life(event, LifeContext(None, role))
     assert [name for name, _ in calls] == called
     assert event not in (Life.IMPORTS, Life.FORKED) or role is MOLD or calls[0][1][1].age == (role.slot if role else 1)
 
 
 @pytest.mark.parametrize("role", [WORKER, None])
-def test_preloaded(calls, role):
-    """Of a preloaded app, post_fork finds it imported: in a worker that must import it by itself, and without workers, too."""
+def test_preloaded_apps_are_there_in_post_fork(calls, role):
+    """With a preloaded app, post_fork finds it imported: also in a worker that must import it by itself, and without workers."""
     extension = GunicornHooks(hooks_of(calls, *NAMES, preload_app=True))
     extension.on_life(Life.IMPORTS, LifeContext(None, role))
     assert calls == []
@@ -154,7 +153,7 @@ def test_no_hook_in_a_check(calls):
 
 @pytest.mark.parametrize("chdir", [None, "site"])
 def test_imports_of_the_app(tmp_path, monkeypatch, chdir):
-    """Each hook may import the app's modules, as from the folder of gunicorn, which has it on sys.path."""
+    """Each hook may import the app's modules, from gunicorn's folder on sys.path."""
     (tmp_path / "site").mkdir()
     monkeypatch.chdir(tmp_path)
     cfg, before, found = Cfg(), list(sys.path), []
@@ -179,7 +178,7 @@ def test_a_removed_folder(calls, tmp_path, monkeypatch):
 
 
 def test_the_end_of_a_worker(calls):
-    """It ends in the process that was a mold, too."""
+    """A worker's end comes in a former mold, too."""
     extension = GunicornHooks(hooks_of(calls, *NAMES))
     extension.on_life(Life.FORKED, LifeContext(None, WORKER))
     extension.on_life(Life.ENDS, LifeContext(None, WORKER))
@@ -187,7 +186,7 @@ def test_the_end_of_a_worker(calls):
 
 
 def test_one_that_has_ended(calls):
-    """child_exit is told which, in the supervisor."""
+    """child_exit in the supervisor is told the ended worker."""
     for hooks in (hooks_of(calls, "child_exit"), hooks_of(calls)):
         GunicornHooks(hooks).on_life(Life.REAPED, LifeContext(None, lost=Lost(2, 77, [])))
     ((_, (server, worker)),) = calls
@@ -220,7 +219,7 @@ def handled():
 @pytest.mark.usefixtures("handled")
 @pytest.mark.parametrize("hook", [leave, interrupt])
 def test_one_that_would_end_the_process(hook, caplog):
-    """It ends no process that serves: at an end it is logged, at a reload and at a start it is an error."""
+    """Such a hook ends no serving process: at an end it is logged, at a reload and at a start it is an error."""
     hooks = Hooks(dict.fromkeys(("on_reload", "post_worker_init", "child_exit", "worker_exit"), hook), Cfg())
     for call in (lambda: hooks.in_supervisor("on_reload"), hooks.app_is_loaded):
         with pytest.raises(LoadError, match="calling gunicorn's hook"):
@@ -232,7 +231,7 @@ def test_one_that_would_end_the_process(hook, caplog):
 
 
 def test_one_that_takes_signals(caplog):
-    """In the supervisor they are not to be had; in a worker they are the app's."""
+    """In the supervisor signals are not to be had; in a worker they are the app's."""
 
     def take(*given):
         signal.signal(signal.SIGUSR2, signal.SIG_IGN)
@@ -250,7 +249,7 @@ def test_one_that_takes_signals(caplog):
 
 
 def test_one_that_raises(caplog):
-    """At the start it is an error like the app's; at an end it is logged."""
+    """At the start an exception is an error like the app's; at an end it is logged."""
     hooks = Hooks(dict.fromkeys(("post_fork", "on_starting", "child_exit", "worker_exit"), raise_it), Cfg())
     for call in (lambda: hooks.in_supervisor("on_starting"), lambda: hooks.begin_worker(1)):
         with pytest.raises(LoadError, match=r"calling gunicorn's hook (on_starting|post_fork) raised KeyError: 'x'"):
@@ -275,6 +274,5 @@ def something(server, worker):
     ("function", "is_it"),
     [(nothing, True), (lambda server: None, True), (something, False), (print, False), (3, False)],
 )
-def test_empty_ones(function, is_it):
-    """What an example has left in a file needs no word."""
+def test_empty_hooks_need_no_word(function, is_it):
     assert does_nothing(function) is is_it

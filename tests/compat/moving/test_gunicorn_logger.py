@@ -1,4 +1,4 @@
-"""gunicorn's Logger: what subclasses of it find."""
+"""gunicorn's Logger, for its subclasses."""
 
 from __future__ import annotations
 
@@ -46,8 +46,7 @@ def make(kind=Logger, **settings):
     return kind(cfg)
 
 
-def test_messages(capsys):
-    """Each method logs to standard error in gunicorn's form, from loglevel on."""
+def test_messages_go_to_standard_error(capsys):
     logger = make(loglevel="warning")
     logger.debug("no")
     logger.info("no")
@@ -64,7 +63,7 @@ def test_messages(capsys):
     assert "by name" in said and "by number" in said and "ValueError: why" in said
 
 
-def test_requests(capsys):
+def test_requests_are_logged_in_gunicorns_format(capsys):
     """The default format, and gunicorn's own values; quotes cannot end a text."""
     make(accesslog="-").access(RESPONSE, REQUEST, ENVIRON, TIME)
     line = capsys.readouterr().out
@@ -83,7 +82,7 @@ def test_requests(capsys):
 
 
 def test_a_format_that_is_wrong(capsys):
-    """It is logged, and the request is answered all the same."""
+    """A wrong format is logged, and the request is answered all the same."""
     make(accesslog="-", access_log_format="%(D)z").access(RESPONSE, REQUEST, ENVIRON, TIME)
     assert "Logging error" in capsys.readouterr().err
 
@@ -96,8 +95,8 @@ def test_a_format_that_is_wrong(capsys):
     assert make()._get_user({"HTTP_AUTHORIZATION": "Basic /w=="}) is None is make()._get_user({})
 
 
-def test_files(tmp_path):
-    """A file that is renamed is opened anew, without a signal; the methods that gunicorn calls then are there."""
+def test_files_are_opened_anew_by_themselves(tmp_path):
+    """A renamed file is opened anew, without a signal; gunicorn's methods for it are there."""
     logger = make(errorlog=str(tmp_path / "e"), accesslog=str(tmp_path / "a"))
     logger.error("one")
     (tmp_path / "e").rename(tmp_path / "e.1")
@@ -110,7 +109,7 @@ def test_files(tmp_path):
 
 
 def test_files_of_a_dictionary(tmp_path, monkeypatch):
-    """They are opened anew, too; where this user may make no other, lines go on into the old one."""
+    """The files are opened anew, too; where this user may make no other, lines go on into the old one."""
     path = tmp_path / "d"
     handlers = {"file": {"class": "logging.FileHandler", "filename": str(path)}}
     logger = make(logconfig_dict={"handlers": handlers, "loggers": {ERROR: {"handlers": ["file"], "level": "INFO"}}})
@@ -120,11 +119,10 @@ def test_files_of_a_dictionary(tmp_path, monkeypatch):
         monkeypatch.setattr(os, "access", lambda *_, may_make=may_make: may_make)
         logger.error("after %d", number)
     assert (tmp_path / "d.1").read_text() == "after 0\nbefore 1\nafter 1\n" and not path.exists()
-    assert handlers["file"]["class"] == "logging.FileHandler"  # the user's own dictionary is as it was
+    assert handlers["file"]["class"] == "logging.FileHandler"  # the user's own dictionary is unchanged
 
 
-def test_captured_output(tmp_path, monkeypatch):
-    """Standard output and error go to the file of errorlog."""
+def test_captured_output_goes_to_errorlog(tmp_path, monkeypatch):
     with open(tmp_path / "out", "w+") as out, open(tmp_path / "err", "w+") as err:
         monkeypatch.setattr(sys, "stdout", out)
         monkeypatch.setattr(sys, "stderr", err)
@@ -135,8 +133,7 @@ def test_captured_output(tmp_path, monkeypatch):
     assert (tmp_path / "e").read_text() == "printed\nwritten\n"
 
 
-def test_configurations(tmp_path, capsys):
-    """A dictionary, a file of JSON, an ini file: laid over gunicorn's own."""
+def test_configurations_of_every_form_are_laid_over(tmp_path, capsys):
     handlers = {"all": {"class": "logging.StreamHandler", "stream": "ext://sys.stdout", "formatter": "brief"}}
     loggers = {name: {"handlers": ["all"], "level": "INFO", "propagate": False} for name in (ERROR, ACCESS)}
     config = {
@@ -158,8 +155,8 @@ def test_configurations(tmp_path, capsys):
     assert out.startswith(f"{ERROR}: one\n{ERROR}: two\n") and out.endswith("root three\n")
 
 
-def test_syslog():
-    """Messages and lines of requests go there, with gunicorn's prefix; the second may stay out."""
+def test_syslog_gets_messages_and_requests():
+    """Messages and lines of requests go to syslog, with gunicorn's prefix; the second may stay out."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
         server.settimeout(10)
@@ -181,15 +178,13 @@ def test_syslog():
         ("unix:///dev/log#dgram", socket.SOCK_DGRAM, "/dev/log"), ("unix:///l#stream", None, "/l"),
     ],
 )  # fmt: skip
-def test_addresses(text, kind, address):
-    """gunicorn's forms."""
+def test_addresses_of_syslog_have_gunicorns_forms(text, kind, address):
     assert parse_syslog_address(text) == (kind, address)
 
 
 @pytest.mark.parametrize(
     ("text", "why"), [("a:1", "is neither udp"), ("http://a", "is neither udp"), ("udp://a:b", "'b' in .* is no port")]
 )
-def test_wrong_addresses(text, why):
-    """They are errors at the start."""
+def test_wrong_addresses_are_errors_at_the_start(text, why):
     with pytest.raises(ValueError, match=why):
         parse_syslog_address(text)

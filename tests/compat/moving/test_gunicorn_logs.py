@@ -78,7 +78,7 @@ def logs_of(**settings):
     "settings", [{"chdir": "site"}, {"pythonpath": "none,site"}, {"chdir": "none", "pythonpath": "../site"}]
 )
 def test_classes_of_the_app(settings, tmp_path, monkeypatch):
-    """The Logger, and a formatter of its dictionary, are imported from where gunicorn has them; sys.path stays as it was."""
+    """The Logger, and a formatter of its dictionary, are imported from gunicorn's places; sys.path stays the same."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "none").mkdir()
     (tmp_path / "site").mkdir()
@@ -103,12 +103,12 @@ def test_classes_of_the_app(settings, tmp_path, monkeypatch):
     ],
 )  # fmt: skip
 def test_whether_they_are_needed(settings, is_needed, configures):
-    """Without such settings aserve's own loggers and its access log do."""
+    """Without such settings aserve's own loggers and access log are enough."""
     cfg = logs_of(**settings)._cfg
     assert (cfg.needs_logger, cfg.configures_loggers) == (is_needed, configures)
 
 
-def test_requests():
+def test_requests_go_to_gunicorns_logger():
     """The access log goes to gunicorn's logger; a class that logs requests itself is called around the app instead."""
 
     def become(before, **settings):
@@ -142,12 +142,12 @@ def test_in_each_process(capsys):
     logging.getLogger("aserve").warning("not shown")
     assert capsys.readouterr().err.endswith("[WARNING] it is so\n")
     other = logs_of(logger_class=Counting).extension
-    other.on_life(Life.IMPORTS, CONTEXT)  # in a process that has inherited none
+    other.on_life(Life.IMPORTS, CONTEXT)  # in a process without an inherited one
     assert Counting.made == 3
 
 
-def test_a_check(tmp_path, capfd):
-    """What it says stays on the terminal, and a file that cannot be written is an error."""
+def test_a_check_stays_on_the_terminal(tmp_path, capfd):
+    """The check's output stays on the terminal, and an unwritable file is an error."""
     logging.getLogger("aserve").handlers[:] = [logging.StreamHandler(sys.stderr)]
     extension = logs_of(errorlog=str(tmp_path / "err.log"), capture_output=True).extension
     extension.on_life(Life.IMPORTS, CONTEXT._replace(is_check=True))
@@ -163,7 +163,7 @@ def test_a_check(tmp_path, capfd):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
 @pytest.mark.parametrize("form", ["logconfig_dict", "logconfig_json", "logconfig"])
 def test_files_of_a_user(tmp_path, form):
-    """They are given to the user as gunicorn does, so that a reload can open them; --check opens none that only a start may."""
+    """Files are given to the user as gunicorn does, so that a reload can open them; --check opens none that only a start may."""
     paths = [tmp_path / name for name in ("err.log", "acc.log", "all.log")]
     dictionary = {
         "handlers": {"all": {"class": "logging.FileHandler", "filename": str(paths[2])}},
@@ -180,8 +180,8 @@ def test_files_of_a_user(tmp_path, form):
     assert [path.owner() for path in paths] == ["nobody"] * 3
 
 
-def test_a_name(tmp_path, monkeypatch):
-    """A class may be named; one that is not there, or raises, ends the start with its name."""
+def test_a_name_of_a_class_is_imported(tmp_path, monkeypatch):
+    """A class may be named; a missing or failing one ends the start with its name."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shop_logging.py").write_text(
         "from aserve.compat.gunicorn.glogging import Logger\nclass Mine(Logger):\n    pass\n"

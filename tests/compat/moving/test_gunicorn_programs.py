@@ -25,9 +25,7 @@ def read(**settings):
     return lambda: cfg
 
 
-def test_settings():
-    """They become ours, with gunicorn's defaults, and hooks are called."""
-
+def test_settings_of_a_program_become_ours():
     def post_fork(server, worker):
         worker.log.info("forked")
 
@@ -46,7 +44,7 @@ def test_settings():
     )
 
 
-def test_mistakes():
+def test_mistakes_name_the_program():
     """A wrong value is named with the program; code that raises is the program's fault, and ends no supervisor."""
     with pytest.raises(ConfigError, match=r"^std\.py: workers = many: 'many' is not a number$"):
         load_program(Program("std.py", "a:b()", read(workers="many")), {})
@@ -55,7 +53,7 @@ def test_mistakes():
 
 
 def test_the_name_of_the_server(monkeypatch):
-    """What a program sets in the module to hide the server's name is --server-name."""
+    """A program's value that hides the server's name is --server-name."""
     module = types.ModuleType("aserve.compat.gunicorn")
     module.SERVER, module.SERVER_SOFTWARE = "gunicorn", "web"
     monkeypatch.setitem(sys.modules, "aserve.compat.gunicorn", module)

@@ -14,7 +14,7 @@ from aserve.compat.moving.gunicorn_stand_in import TYPES, stand_in
 
 @pytest.fixture(autouse=True)
 def absent(monkeypatch):
-    """gunicorn is not installed, and what the test imports is forgotten."""
+    """gunicorn is not installed, and the test's imports are forgotten."""
     for name in ("gunicorn", "gunicorn.glogging", *TYPES):
         monkeypatch.setitem(sys.modules, name, None)
         del sys.modules[name]
@@ -25,7 +25,7 @@ def absent(monkeypatch):
 
 
 def test_what_is_there():
-    """The server's name, and the Logger if the file names it; other imports fail as they would."""
+    """The server's name, and the Logger if the file names it, are there; other imports fail as usual."""
     stand_in(b"import gunicorn")
     module = importlib.import_module("gunicorn")
     assert (module.SERVER, module.SERVER_SOFTWARE, module.__version__) == ("gunicorn", "gunicorn/23.0.0", "23.0.0")
@@ -40,8 +40,8 @@ def test_what_is_there():
         importlib.import_module("gunicorn.util")
 
 
-def test_types():
-    """A file whose hooks are annotated may import the classes, and derive from them; there are no objects of them."""
+def test_types_for_annotations_are_there():
+    """A file with annotated hooks may import the classes, and derive from them; there are no objects of them."""
     stand_in(b"from gunicorn.arbiter import Arbiter")
     found = {name: importlib.import_module(name) for name in TYPES}
     assert [*vars(found["gunicorn.http.message"])][-2:] == ["Request", "__path__"]
@@ -50,8 +50,8 @@ def test_types():
         found["gunicorn.arbiter"].Arbiter(None)
 
 
-def test_not_needed(monkeypatch):
-    """A file that does not name it has none; one that is installed stays."""
+def test_not_needed_means_no_stand_in(monkeypatch):
+    """A file without its name has no stand-in; an installed gunicorn stays."""
     stand_in(b"workers = 2")
     assert "gunicorn" not in sys.modules
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())

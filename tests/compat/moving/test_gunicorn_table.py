@@ -11,7 +11,7 @@ from aserve.compat.moving.gunicorn_table import FLAGS, ROWS, SWITCHES, TABLE
 
 pytestmark = pytest.mark.long_on_pypy
 
-# What 50 configurations of public projects have, most often first.
+# The settings of 50 configurations of public projects, most frequent first.
 COMMON = [
     "bind", "workers", "timeout", "worker_class", "accesslog", "errorlog", "max_requests", "max_requests_jitter",
     "loglevel", "keepalive", "threads", "preload_app", "worker_connections", "access_log_format", "graceful_timeout",
@@ -30,8 +30,8 @@ def test_what_people_have(name):
     assert TABLE.find(name) is not None
 
 
-def test_rows():
-    """A name is in one row; each row says what becomes of it; ours are ours."""
+def test_rows_have_each_name_once():
+    """A name is in one row; each row tells its outcome; ours are ours."""
     names = collections.Counter(name for row in ROWS for name in row.names)
     assert [name for name, count in names.items() if count > 1] == []
     for row in ROWS:
@@ -41,6 +41,5 @@ def test_rows():
             assert key in BY_KEY or key == "APP", key
 
 
-def test_flags():
-    """Each flag is a known setting's."""
+def test_flags_are_of_known_settings():
     assert all(TABLE.find(name) is not None for name in [*FLAGS.values(), *SWITCHES])

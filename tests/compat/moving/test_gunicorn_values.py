@@ -38,8 +38,7 @@ def taken(take, value):
 
 
 @pytest.mark.parametrize(("value", "number"), [(3, 3.0), ("3", 3.0), (0.5, 0.5), ("x", None), (True, None), ([], None)])
-def test_numbers(value, number):
-    """Python's, or text of the command line."""
+def test_numbers_may_be_text(value, number):
     if number is None:
         with pytest.raises(ValueError, match="is not a number"):
             real(value)
@@ -47,22 +46,20 @@ def test_numbers(value, number):
         assert real(value) == number
 
 
-def test_whole_numbers():
-    """A part of one is refused."""
+def test_whole_numbers_have_no_fraction():
     assert whole("8") == 8
     with pytest.raises(ValueError, match="is not a whole number"):
         whole(1.5)
 
 
-def test_texts():
-    """A list, or separated by commas."""
+def test_texts_are_lists_or_split_at_commas():
     assert texts("a, b,") == ["a", "b"] == texts(["a", "b"])
     with pytest.raises(ValueError, match="3 is neither text nor a list"):
         texts(3)
 
 
-def test_bounds():
-    """A number is kept in ours, and that is said; below 0 it is wrong; None is unset."""
+def test_bounds_are_ours_with_a_note():
+    """A number is kept in our bounds, with a note; below 0 it is wrong; None is unset."""
     draft = taken(number("keep-alive", 0.1, 86400), 0)
     assert (
         draft.settings == {"keep-alive": 0.1} and draft.notes[0].text == "less than keep-alive may be; it is 0.1 here"
@@ -73,8 +70,7 @@ def test_bounds():
         taken(number("backlog", 1, 65535), -1)
 
 
-def test_plain_texts():
-    """A user may be a number; None and empty are unset."""
+def test_plain_texts_may_be_numbers():
     assert taken(text("user"), 33).settings == {"user": "33"}
     assert taken(text("user"), None).settings == taken(text("user"), "").settings == {}
     assert taken(text("pid-file"), "a").facts == {"paths": ["pid-file"]}
@@ -98,19 +94,16 @@ def test_plain_texts():
         ("fd://3", "fd:3"),
     ],
 )
-def test_places(value, place):
-    """Addresses as our binds have them."""
+def test_places_are_addresses_of_binds(value, place):
     assert place_of(value, "/srv/") == place
 
 
-def test_no_port():
-    """A word is no port."""
+def test_a_word_is_no_port():
     with pytest.raises(ValueError, match="'a:b': 'b' is not a port"):
         place_of("a:b", "")
 
 
-def test_lists():
-    """What comes later replaces what was before."""
+def test_lists_replace_earlier_ones():
     draft = Draft("conf.py")
     for value in ("a,b", ["c"], None):
         take_paths("python-path")(draft, Given("pythonpath", value, "x"))
@@ -121,7 +114,7 @@ def test_lists():
         taken(take_raw_env, ["A"])
 
 
-def test_limits():
+def test_limits_of_zero_become_large():
     """0 is no limit there; ours for the head holds for all fields together."""
     assert taken(take_request_line, 4094).settings == {"max-request-line": 4094}
     assert taken(take_request_line, 0).settings == {"max-request-line": 16 << 20}
@@ -130,14 +123,12 @@ def test_limits():
     assert taken(take_field_size, 0).settings == {"max-head": 16 << 20}
 
 
-def test_peers():
-    """Whom gunicorn believes."""
+def test_peers_believed_by_gunicorn_are_trusted():
     assert taken(take_forwarded, "10.0.0.1, 10.0.0.1,*").settings == {"trusted-proxies": ["10.0.0.1", "*"]}
     assert taken(take_forwarded, "").facts == {"forwarded": True}
 
 
-def test_tls():
-    """Numbers and names of the ssl module."""
+def test_tls_values_are_of_the_ssl_module():
     assert [taken(take_cert_reqs, n).settings["client-certificate"] for n in (0, ssl.CERT_OPTIONAL, "2")] == [
         "none", "optional", "required",
     ]  # fmt: skip
@@ -148,7 +139,7 @@ def test_tls():
 
 
 def test_fields_with_underscores():
-    """gunicorn passes them on only if it is told to; those that it names for its proxies are named here."""
+    """gunicorn passes them on only when told to; its own proxy fields are named here."""
     assert not taken(take_header_map, "drop").notes and not taken(take_header_map, "refuse").notes
     (note,) = taken(take_header_map, "dangerous").notes
     assert "name them in --underscore-fields" in str(note)

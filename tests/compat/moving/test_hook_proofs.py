@@ -155,7 +155,7 @@ def test_a_lambda_that_logs(define):
     ],
 )
 def test_what_may_do_more(define, body):
-    """What changes a request, may raise, or is not known, counts as a guard."""
+    """A hook that changes a request, may raise, or is unknown, counts as a guard."""
     assert not only_logs(define("def hook(worker, req):\n" + "".join(f"    {line}\n" for line in body.split("\n"))))
 
 
@@ -188,7 +188,7 @@ def test_functions_that_are_not_known(define, source):
 
 
 def test_a_source_that_has_changed(define):
-    """The file is not that of the function: nothing is proved by it."""
+    """The file is not the function's: nothing is proved by it."""
     hook = define("def hook(worker, req): worker.log.info(req.path)")
     path = hook.__code__.co_filename
     assert only_logs(hook)
@@ -215,5 +215,5 @@ def test_a_source_that_has_changed(define):
     ],
 )
 def test_contexts_of_tls(define, source, is_proved):
-    """gunicorn's own context is what aserve has, too."""
+    """gunicorn's own context equals aserve's."""
     assert only_calls_factory(define(source)) == is_proved

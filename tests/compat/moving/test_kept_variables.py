@@ -14,15 +14,14 @@ from aserve.settings import ConfigError
 from aserve.settings.variables import expand
 
 
-def test_names():
-    """uWSGI's form, and what Python reads."""
+def test_names_are_found_in_both_forms():
     text = "http = :$(PORT)\nos.environ.get('A', 1) os.environ[\"B\"] os.getenv(\n 'C') environ.get('A')"
     assert names_in(text) == ["PORT", "A", "B", "C"]
 
 
 @pytest.fixture
 def keep(tmp_path, monkeypatch):
-    """Return what a file of uWSGI's becomes: keep(options, **environ) -> Draft."""
+    """Return the draft of a file of uWSGI's: keep(options, **environ) -> Draft."""
     monkeypatch.chdir(tmp_path)
 
     def keep(text, **environ):
@@ -34,8 +33,7 @@ def keep(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("environ", [{}, {"PORT": "8000", "N": "2", "DIR": "/srv", "APP": "a"}], ids=["unset", "set"])
-def test_values(keep, environ):
-    """Numbers, parts of texts, paths and the app, whether or not the variables are set here."""
+def test_values_keep_their_variables(keep, environ):
     draft = keep(
         "http = :$(PORT); processes = $(N); harakiri = $(N); chdir = $(DIR)/app; module = $(APP):app; env = A=$(N)",
         **environ,
@@ -50,21 +48,21 @@ def test_values(keep, environ):
     assert not any(str(number) in str(given) for each in draft.whence.values() for given in each for number in PRIMES)
 
 
-def test_folders(keep):
-    """A path at the beginning of a value is absolute; within one it is a part of the path."""
+def test_folders_follow_their_place(keep):
+    """A path at the beginning of a value is absolute; within a value it is a part of the path."""
     assert keep("http = :80; chdir = $(DIR)").settings["chdir"] == "${env:DIR}"
     assert keep("http = :80; env = A=$(DIR)").settings["env"] == ["A=${env:DIR:-$(DIR)}"]
     assert keep("http = :80; chdir = /srv/$(DIR)/app").settings["chdir"] == "/srv/${env:DIR}/app"
 
 
 def test_what_does_not_follow(keep):
-    """A value that is computed has that of here and now."""
+    """A computed value is the one of here and now."""
     assert keep("processes = 1; if-env = PORT; threads = 3; endif =; http = :$(PORT)").settings["threads"] == 3
     assert keep("processes = 1; if-env = PORT; threads = 3; endif =; http = :80").settings["threads"] == 1
 
 
 @pytest.mark.parametrize("here", [{}, {"BIND": "[::1]:81"}])
-def test_an_address(tmp_path, here):
+def test_an_address_may_be_a_variable(tmp_path, here):
     """A variable of an address is whole addresses, with a port or of a unix socket."""
     path = tmp_path / "gunicorn.conf.py"
     path.write_text("import os\nbind = os.environ.get('BIND', 'unix:/run/a.sock')\n")
@@ -82,7 +80,7 @@ def test_an_address(tmp_path, here):
 
 
 def test_what_is_lost():
-    """A note says which variables a setting follows no longer."""
+    """A note names the variables that a setting follows no longer."""
     draft = keep_variables(loader(threads=lambda environ: 2 * int(environ["N"])), reading("N", "M"), {"N": "2"})
     assert draft.settings["threads"] == 4
     assert [note.text for note in draft.notes] == ["it follows N, but threads here has the value of this moment"]
@@ -105,8 +103,7 @@ def loader(**makers):
     return load
 
 
-def test_defaults():
-    """The value without the variable is its default; a part of a text, too."""
+def test_defaults_are_values_without_the_variable():
     load = loader(
         bind=lambda environ: [f"0.0.0.0:{environ.get('PORT', '8000')}"], workers=lambda environ: int(environ.get("N", 2)),
         threads=lambda environ: 2 * int(environ.get("N", 2)), preload=lambda environ: environ.get("P") == "1",
@@ -118,8 +115,8 @@ def test_defaults():
     }  # fmt: skip
 
 
-def test_other_forms():
-    """Without the variable the value has another form, or has it twice: it is written with the variable only where that is set."""
+def test_other_forms_are_written_only_where_set():
+    """Without the variable the value has another form, or has it twice: it is written with the variable only where set."""
     load = loader(
         bind=lambda environ: [f":{environ['PORT']}" if "PORT" in environ else "127.0.0.1:80"],
         env=lambda environ: [f"A={environ.get('PORT', 'x')}{environ.get('PORT', 'x')}"],
@@ -131,7 +128,7 @@ def test_other_forms():
 
 
 def test_a_text_in_the_form_of_a_variable():
-    """What the file has in the form that TOML has for variables stays text, also beside a variable, and in the app's name."""
+    """Text in TOML's form of variables stays text, also beside a variable, and in the app's name."""
 
     def load(environ):
         draft = loader(env=lambda environ: ["A=${env:Z:-q}" + environ.get("P", "x"), "B=${env:P}"])(environ)
@@ -153,7 +150,7 @@ def test_a_default_that_would_make_such_a_text():
 
 
 def test_what_cannot_be_loaded():
-    """The error is that of the file as it is; more variables than there are samples have their values."""
+    """The error is the unchanged file's; more variables than samples have their values."""
 
     def load(environ):
         raise ConfigError("wrong")
@@ -172,8 +169,8 @@ def test_what_cannot_be_loaded():
     assert keep_variables(picky, reading("A"), {}).settings == {"threads": 3}
 
 
-def test_a_condition(tmp_path):
-    """A variable that only a condition of the file lets in has no place in the translation where it is not set: the other branch is meant."""
+def test_a_condition_keeps_its_branch(tmp_path):
+    """A variable let in only by a condition of the file has no place in the translation where unset: the other branch is meant."""
     text = "[uwsgi]\nif-env = SHOP\nhttp = :$(SHOP)\nendif =\nif-not-env = SHOP\nhttp = 127.0.0.1:81\nendif =\nmodule = a\n"
     (tmp_path / "a.ini").write_text(text)
 
@@ -184,9 +181,7 @@ def test_a_condition(tmp_path):
     assert keep_variables(load, text, {"SHOP": "82"}).settings["bind"] == ["0.0.0.0:${env:SHOP}"]
 
 
-def test_words():
-    """A variable that may be no number has a word as its sample."""
-
+def test_words_are_samples_of_other_variables():
     def load(environ):
         if environ.get("USER_NAME", "x").isdigit():
             raise ConfigError("a name")

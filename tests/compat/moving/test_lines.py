@@ -25,7 +25,7 @@ from aserve.settings import ConfigError
     ],
 )
 def test_where_they_begin(words, ours, line):
-    """With the word uwsgi, gunicorn or python, unless that is the value of a flag."""
+    """With the word uwsgi, gunicorn or python, unless it is the value of a flag."""
 
     def check(argv):
         if argv[-1:] == ["--user"]:
@@ -35,7 +35,7 @@ def test_where_they_begin(words, ours, line):
 
 
 def test_among_the_flags():
-    """The words are kept as they are; gunicorn's --check-config is aserve's --check."""
+    """The words are kept unchanged; gunicorn's --check-config is aserve's --check."""
     assert parse_args(["-w", "3", "uwsgi", "--http", ":80"]) == {"workers": "3", "uwsgi_line": ["--http", ":80"]}
     assert parse_args(["gunicorn", "--check-config", "a"])["check"] is True
     assert is_check({"gunicorn_line": ["--check-config"]}) and is_check({"gunicorn_line": ["--check"]})

@@ -1,4 +1,4 @@
-"""Formats of log lines of other servers."""
+"""Formats of other servers' log lines."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def taken(take, value, key="key"):
     return draft
 
 
-def test_log_formats():
-    """uWSGI's names; what is not known is no error."""
+def test_log_formats_take_uwsgis_names():
+    """uWSGI's names are taken; an unknown one is no error."""
     assert taken(take_log_format, "%(addr) %(uri)", "log-format").settings == {"access-log-format": "%(addr) %(uri)"}
     draft = taken(take_log_format, "%(addr) %(rss) %(vszM)secs %(rss)", "logformat")
     assert draft.settings == {"access-log-format": "%(addr) - -secs -"}
@@ -44,7 +44,7 @@ def test_log_formats():
     ],
 )
 def test_uwsgi_s_names_have_uwsgi_s_meaning(theirs, ours):
-    """A name that is ours, and not uWSGI's, is one that the app gives; an s behind a name is text."""
+    """A name of ours, unknown to uWSGI, is the app's own; an s behind a name is text."""
     draft = taken(take_log_format, theirs, "log-format")
     assert draft.settings == {"access-log-format": ours} and not draft.notes
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.long_on_pypy
 
 @pytest.fixture
 def opened(tmp_path, monkeypatch):
-    """Return a FIFO that is there, the function to call when it is ready, and the signals that were sent."""
+    """Return an existing FIFO, its function, and the sent signals."""
     watched, sent = [], []
     monkeypatch.setattr(os, "kill", lambda pid, number: sent.append(number))
     config = Config(master_fifo=str(tmp_path / "fifo"), workers=1)
@@ -29,8 +29,8 @@ def opened(tmp_path, monkeypatch):
     fifo.close(is_end=True)
 
 
-def test_commands(opened, caplog):
-    """Each letter is a signal; what has no effect here has a line."""
+def test_commands_are_signals(opened, caplog):
+    """Each letter is a signal; one without effect here has a line."""
     caplog.set_level("INFO")
     assert stat.S_ISFIFO(opened.path.stat().st_mode) and stat.S_IMODE(opened.path.stat().st_mode) == 0o600
     ((_, obey, _),) = opened.watched
@@ -44,12 +44,11 @@ def test_commands(opened, caplog):
     assert "aserve status" in caplog.messages[-1]
 
 
-def test_the_end(opened):
-    """It is removed; a child only closes its copy."""
+def test_the_end_removes_the_fifo(opened):
     opened.fifo.close(is_end=False)
     assert opened.path.exists() and len(opened.watched) == 1
     opened.fifo.close(is_end=True)
-    assert opened.path.exists()  # it was closed already
+    assert opened.path.exists()  # closed already
     opened.fifo.answer({}, lambda *given: None, is_upgraded=True)
     opened.fifo.close(is_end=True)
     assert not opened.path.exists() and opened.watched[-1][2] == 0
@@ -68,7 +67,7 @@ def test_a_fifo_that_has_gone(opened, caplog):
 
 
 def test_a_fifo_of_another_program(opened, tmp_path):
-    """It is not taken from a program that reads it, as from the uWSGI beside which this server is tried; nor removed at the end."""
+    """The FIFO is not taken from a program that reads it, as from uWSGI beside this server; nor removed at the end."""
     beside = CommandFifo(str(opened.path), lambda *given: None)
     with pytest.raises(BindError, match="another program takes its commands from there; stop it"):
         beside.answer({}, lambda *given: None, is_upgraded=False)
@@ -81,7 +80,7 @@ def test_a_fifo_of_another_program(opened, tmp_path):
 
 
 def test_what_was_there(tmp_path, caplog):
-    """An earlier one, or what a script has written meanwhile, is replaced; other files are not."""
+    """An earlier FIFO, or a script's file in its place, is replaced; other files are not."""
     path = tmp_path / "fifo"
     fifo = CommandFifo(str(path), lambda *given: None)
     for make in (lambda: os.mkfifo(path), lambda: path.write_text("c\n")):

@@ -25,7 +25,7 @@ def merge(draft, own):
 
 @pytest.fixture
 def load(tmp_path, monkeypatch):
-    """Return what a file becomes: load(text) -> Draft; gunicorn's has no [uwsgi]."""
+    """Return a file's draft: load(text) -> Draft; gunicorn's has no [uwsgi]."""
     monkeypatch.chdir(tmp_path)
 
     def load(text):
@@ -46,7 +46,7 @@ def load(tmp_path, monkeypatch):
     ],
 )
 def test_a_guard_stays(load, given, environ, toml, source):
-    """Routes of any source come after those of the file, and a line says so, without the value."""
+    """Routes of any source come after the file's, and a line says so, without the value."""
     draft = load(f"[uwsgi]\nmodule = a:b\nroute = {BASIC}\n")
     own = Own(given, environ, toml, "x.toml")
     assert merge(draft, own)["route"] == (BASIC, "^/x last:")
@@ -55,20 +55,20 @@ def test_a_guard_stays(load, given, environ, toml, source):
 
 
 def test_an_empty_list_removes_no_guard(load):
-    """A variable that is set to nothing adds nothing."""
+    """An empty variable adds nothing."""
     draft = load(f"[uwsgi]\nmodule = a:b\nroute = {BASIC}\n")
     assert merge(draft, Own({}, {"ASERVE_ROUTE": ""}, {"route": []}, "x.toml"))["route"] == (BASIC,)
 
 
 def test_an_address_of_our_own_stays_closed(load):
-    """Certificates of clients that the file asks for end the start where a flag's address has no TLS."""
+    """Client certificates asked for by the file end the start where a flag's address has no TLS."""
     draft = load("bind = ':443'\ncertfile = 'c'\nkeyfile = 'k'\nca_certs = 'ca'\ncert_reqs = 2\n")
     with pytest.raises(ConfigError, match="no bind is for TLS"):
         Config.of_given(merge(draft, Own({"bind": [":8443"]}, {}, {}, "")), False)
 
 
 def test_lists_that_are_joined(load):
-    """Of variables the last value counts; fields are those of both."""
+    """Of variables the last value counts; fields are of both."""
     draft = load("[uwsgi]\nmodule = a:b\nenv = LOGIN=required\nenv = A=1\nadd-header = X-Frame-Options: DENY\n")
     values = merge(draft, Own({"env": ["A=2"], "add_field": ["X-B: c"]}, {}, {}, ""))
     assert values["env"] == ("LOGIN=required", "A=1", "A=2")
@@ -76,7 +76,7 @@ def test_lists_that_are_joined(load):
 
 
 def test_values_that_give_way(load):
-    """One of aserve's own sources wins, and a line says so; not of one that is the same, or a default."""
+    """One of aserve's own sources wins, and a line says so; not of an equal one, or a default."""
     draft = load("[uwsgi]\nmodule = a:b\nchmod-socket = 600\nlisten = 7\nstatic-map = /s=/srv\n")
     own = Own({"unix_mode": "660", "backlog": "7", "threads": "5"}, {"ASERVE_STATIC": "/t=/srv"}, {}, "")
     values = merge(draft, own)
@@ -97,8 +97,7 @@ def test_a_list_of_gunicorn(load):
     assert list(map(str, draft.replaced)) == ["g.py:1: bind = [':1', ':2']: --bind wins"]
 
 
-def test_mistakes(load):
-    """A wrong value of aserve's own is an error."""
+def test_mistakes_of_our_own_are_errors(load):
     with pytest.raises(ConfigError, match="--threads"):
         merge(load("[uwsgi]\nmodule = a:b\n"), Own({"threads": "x"}, {}, {}, ""))
 
@@ -115,14 +114,14 @@ def test_mistakes(load):
     ],
 )
 def test_a_socket_of_our_own(load, text, bind, rights):
-    """The file's umask closes a unix socket that a flag names, as there."""
+    """The file's umask closes a unix socket named by a flag, as there."""
     values = merge(load(text), Own({"bind": [bind]}, {}, {}, ""))
     assert tuple(values.get(name) for name in ("unix_mode", "unix_owner", "unix_group")) == rights
     assert Config.of_given(values, False).bind == (bind,)
 
 
 def test_a_socket_of_a_user_without_rights(load):
-    """An owner that is dropped owns no such socket, either."""
+    """A dropped owner owns no such socket, either."""
     draft = load("[uwsgi]\nmodule = a:b\nhttp = :1\numask = 077\nuid = 33\n")
     drop_accounts(draft, "no root")
     values = merge(draft, Own({"bind": ["unix:/run/x"], "unix_mode": "600"}, {}, {}, ""))

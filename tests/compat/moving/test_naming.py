@@ -15,8 +15,8 @@ from aserve.settings import ConfigError
         ("conf.py", False), ("conf.py:app", False),
     ],
 )  # fmt: skip
-def test_uwsgis_files(folder, app, is_it):
-    """`aserve app.ini` means what `uwsgi app.ini` does; other ini files, and modules, are none."""
+def test_files_of_uwsgi_are_known(folder, app, is_it):
+    """`aserve app.ini` means the same as `uwsgi app.ini`; other ini files, and modules, do not."""
     assert is_uwsgi_file(app) is is_it
 
 
@@ -26,8 +26,7 @@ def test_names_of_configurations(word, is_one):
     assert is_configuration(word) is is_one
 
 
-def test_flags(folder):
-    """They are taken from what was given; an APP beside a flag stays."""
+def test_flags_are_taken_beside_an_app(folder):
     given = {"app": "app.ini:x", "threads": 1}
     assert take_flags(given) == {"uwsgi_ini": "app.ini:x"} and given == {"threads": 1}
     given = {"app": "a:b", "gunicorn_conf": "conf.py"}
@@ -65,11 +64,10 @@ def test_whose_file_it_is(tmp_path):
 
 @pytest.mark.parametrize(("text", "parts"), [("a.ini", ("a.ini", "")), ("a.ini:b", ("a.ini", "b")), (":b", ("", "b"))])
 def test_sections_of_names(text, parts):
-    """As uWSGI's command takes them."""
     assert split_section(text) == parts
 
 
-def test_programs(folder):
+def test_programs_of_gunicorn_are_no_app(folder):
     """A file that sets gunicorn up by itself is no module of an app: its settings would be lost in silence."""
     (folder / "std.py").write_text("import os\nfrom gunicorn.app.base import BaseApplication\n")
     with pytest.raises(ConfigError, match=r"^std\.py sets gunicorn up by itself: aserve python std\.py runs it so, "):

@@ -13,8 +13,7 @@ from aserve.features import Config
 pytestmark = pytest.mark.long_on_pypy
 
 
-def test_reading(folder, monkeypatch, caplog):
-    """Each source says what it has; only root becomes another."""
+def test_reading_tells_each_source(folder, monkeypatch, caplog):
     assert read_origin({}, {}) is None
     monkeypatch.setattr("aserve.compat.moving.origin.is_root", lambda: False)
     origin = read_origin({"uwsgi_ini": "app.ini"}, {})
@@ -41,8 +40,8 @@ def test_reading(folder, monkeypatch, caplog):
     assert [type(one) for one in origin.extensions] == [GunicornHooks]
 
 
-def test_development(folder):
-    """--reload imports the app in each worker; a file that does not say lazy-apps would import it once for all."""
+def test_development_imports_in_each_worker(folder):
+    """--reload imports the app in each worker; a file without lazy-apps would import it once for all."""
     (folder / "two.ini").write_text("[uwsgi]\nmodule = a:b\nprocesses = 2\n")
     origin = read_origin({"uwsgi_ini": "two.ini"}, {})
     assert origin.settings_beside({})["preload"] is True and "preload" not in origin.settings_beside({"reload": True})
@@ -50,8 +49,7 @@ def test_development(folder):
     assert read_origin({"gunicorn_conf": "said.py"}, {}).settings_beside({"reload": True})["preload"] is True
 
 
-def test_command_lines(folder):
-    """In place of files."""
+def test_command_lines_stand_in_for_files(folder):
     assert read_origin({"uwsgi_line": ["-w", "c:d", "app.ini:x"]}, {}).settings["threads"] == 3
     origin = read_origin({"gunicorn_line": ["-c", "conf.py", "a:b"]}, {})
     assert origin.draft.app == "a:b" and origin.settings["workers"] == 2

@@ -8,15 +8,13 @@ from aserve.features import Config
 from aserve.settings import ConfigError
 
 
-def test_dropped_guards():
-    """A file whose guards cannot be obeyed ends the start, unless the setting says otherwise."""
+def test_dropped_guards_end_the_start_by_default():
     assert Config().dropped_guards == "refuse" and Config(dropped_guards="warn").dropped_guards == "warn"
     with pytest.raises(ConfigError, match="accepted: refuse, warn"):
         Config(dropped_guards="off")
 
 
-def test_environ_as():
-    """Without settings of another server the app has aserve's own environ."""
+def test_environ_as_is_aserves_by_default():
     assert Config().environ_as is None is Config(environ_as="aserve").environ_as
     assert Config(environ_as="uwsgi").environ_as == "uwsgi"
 
@@ -30,8 +28,7 @@ def test_environ_as():
         (["None"], ("none",)),
     ],
 )
-def test_scheme_fields(value, fields):
-    """A name and a value, in one form; a parsed value stays as it is."""
+def test_scheme_fields_have_name_and_value(value, fields):
     parsed = Config(scheme_fields=value).scheme_fields
     assert parsed == fields == Config(scheme_fields=parsed).scheme_fields
 
@@ -42,8 +39,8 @@ def test_no_scheme_field():
         Config(scheme_fields=["X-Ssl"])
 
 
-def test_argv():
-    """Words as they are, an empty one too; what may be a secret is not shown."""
+def test_argv_shows_no_secret():
+    """Words stay unchanged, an empty one too; a possible secret is not shown."""
     assert Config(argv=["gunicorn", "", "-e"]).argv == ("gunicorn", "", "-e") and Config(argv="a\nb c").argv == (
         "a",
         "b c",

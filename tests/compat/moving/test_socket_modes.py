@@ -38,8 +38,8 @@ def installed(monkeypatch):
     return install
 
 
-def test_modes(installed, caplog):
-    """Each has the classes for threads where the packages are that it needs, and says so."""
+def test_modes_for_greenlets_use_threads(installed, caplog):
+    """Each mode has the classes for threads where its packages are, and says so."""
     caplog.set_level("INFO")
     for mode, needed in MODES.items():
         with pytest.raises(ImportError):
@@ -56,8 +56,8 @@ def test_modes(installed, caplog):
     ]
 
 
-def test_others():
-    """What is no such mode is found by others, or not at all; an app of aserve's own has none of this."""
+def test_other_modules_are_left_alone():
+    """Any other name is found by others, or not at all; an app of aserve's own has none of this."""
     with pytest.raises(ImportError):
         importlib.import_module(f"{DRIVERS}aiohttp")
     with pytest.raises(ImportError):

@@ -1,4 +1,4 @@
-"""`aserve translate`: what it prints is a file of ours, with the same settings."""
+"""`aserve translate` prints a file of ours, with the same settings."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ FILES = sorted([*(HERE / "uwsgi").glob("*.[ixyj]*"), *(HERE / "gunicorn").glob("
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_round_trip(path, tmp_path, monkeypatch, capsys):
-    """aserve --config of what is printed means what the file does, and serves the same app."""
+def test_a_round_trip_keeps_settings_and_app(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "version.txt").write_text("1\n")
     shutil.copy(HERE / "uwsgi" / "base_of_includes.ini", tmp_path)
@@ -41,7 +40,7 @@ def test_round_trip(path, tmp_path, monkeypatch, capsys):
 
 @NEEDS_LINUX
 def test_what_is_printed(tmp_path, monkeypatch, capsys):
-    """Each line says where it is from; what has no effect is below, with what to do."""
+    """Each line tells its source; rows without effect are below, with advice."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.ini").write_text("[uwsgi]\nmodule = a:b\nenv = A=1\nenv = B=2\nmaster\ndisable-logging\nidle = 1\n")
     run_translate(["translate", "a.ini"], {})
@@ -73,8 +72,8 @@ environ-as = "uwsgi"
     )
 
 
-def test_hooks(tmp_path, monkeypatch, capsys):
-    """A TOML file cannot have them, and that is said; where the app can do the same, too, and that a file names no app."""
+def test_hooks_are_told_as_missing(tmp_path, monkeypatch, capsys):
+    """A TOML file cannot have hooks, and a comment says so; with the app's own means where possible, and where a file names no app."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "conf.py").write_text(
         "preload_app = True\ndef post_fork(server, worker): worker.log.info('x')\nwhen_ready = post_fork\n"
@@ -104,7 +103,7 @@ def test_hooks(tmp_path, monkeypatch, capsys):
     ],
 )
 def test_the_number_of_cpus(tmp_path, monkeypatch, capsys, name, text, is_noted):
-    """What follows them in the file has the number of the machine that translates: a note says what follows them in TOML."""
+    """Values that follow the CPUs have the number of the translating machine: a note tells their TOML form."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_text(text)
     run_translate(["translate", name], {})
@@ -119,8 +118,7 @@ def test_what_only_a_file_of_uwsgi_does(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.endswith("\n# Done with --uwsgi-ini, or `aserve uwsgi`, only: hook-asap, import\n")
 
 
-def test_odd_texts(tmp_path):
-    """What stands in a file cannot end a comment, or a text."""
+def test_odd_texts_cannot_end_a_comment(tmp_path):
     draft = Draft("a\nb")
     draft.put("env", ['A="\\\x7f\n\u2028é'], Given("env", "x\ny", "f:1"))
     text = as_toml(draft)
@@ -129,7 +127,7 @@ def test_odd_texts(tmp_path):
 
 
 def test_what_is_no_such_file(tmp_path, monkeypatch):
-    """A name says whose it is; without one, or with two, it is an error."""
+    """A name tells its server; without one, or with two, it is an error."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=r"notes: its name says neither uWSGI.*: aserve translate gunicorn -c notes$"):
         run_translate(["translate", "notes"], {})
@@ -137,8 +135,7 @@ def test_what_is_no_such_file(tmp_path, monkeypatch):
         run_translate(["translate"], {})
 
 
-def test_command_lines(monkeypatch, tmp_path, capsys):
-    """uwsgi or gunicorn, and the words behind it."""
+def test_command_lines_are_translated(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     assert run_translate(["translate", "uwsgi", "--http", ":80", "-p", "3", "-w", "a:b"], {}) == 0
     told = capsys.readouterr().out
@@ -148,7 +145,7 @@ def test_command_lines(monkeypatch, tmp_path, capsys):
 
 
 def test_a_guard_that_is_not_in_the_file(monkeypatch, tmp_path, capsys):
-    """It is named first, and on standard error; the status is 1, so that `&&` ends there."""
+    """The guard is named first, and on standard error; the status is 1, so that `&&` ends there."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.ini").write_text("[uwsgi]\nmodule = a:b\nroute = ^/ lua:s3cret\nroute = ^/x break:403\n")
     assert run_translate(["translate", "a.ini"], {}) == 1

@@ -1,4 +1,4 @@
-"""`aserve translate` of each case of tests/moving: what it prints, started, is the same server."""
+"""`aserve translate` of each case of tests/moving: its output, started, is the same server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATHS = [path for path in sorted(compare.CASES.iterdir()) if not compare.Case(pa
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The folder of a case, which is the current one; what a file changes in this process is put back."""
+    """The folder of a case, now the current one; a file's changes to this process are put back."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])
     for name in [
@@ -36,7 +36,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
 def test_the_same_server(path, folder, capsys):
-    """Each setting and the app are those of the case's own start, or it starts nowhere; only gunicorn's loggers need its file."""
+    """Each setting and the app are the case's own, or it starts nowhere; only gunicorn's loggers need its file."""
     case = compare.Case(path)
     compare.lay_out(case, folder, PORT)
     words = case.words(PORT)
@@ -58,7 +58,7 @@ def test_the_same_server(path, folder, capsys):
 
 
 def test_without_the_app(folder, capsys):
-    """It needs neither the app nor its folder, nor the variables."""
+    """Translation needs neither the app nor its folder, nor the variables."""
     (folder / "case.ini").write_text(
         "[uwsgi]\nhttp = :$(PORT)\nmodule = $(PROJECT).wsgi\nprocesses = $(WORKERS)\nchdir = /nowhere\n"
     )
@@ -78,7 +78,7 @@ def test_without_the_app(folder, capsys):
 
 
 def test_a_file_that_prints(folder, capsys):
-    """What a file of gunicorn's prints is no part of the translation; a value has the file's default."""
+    """A gunicorn file's prints are no part of the translation; a value has the file's default."""
     (folder / "conf.py").write_text(
         "import os\nprint('hello')\nworkers = int(os.environ.get('N', '3'))\nbind = f\"0.0.0.0:{os.getenv('PORT', '8000')}\"\n"
     )

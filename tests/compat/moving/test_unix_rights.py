@@ -1,4 +1,4 @@
-"""Unix sockets have the mode and the owner that they had there."""
+"""Unix sockets keep their mode and owner."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def rights_of(tmp_path, monkeypatch):
         ("umask=0o77\n", [None, None, None]),
     ],
 )
-def test_gunicorn(rights_of, source, rights):
-    """Its umask takes part, and its user owns them; without umask it opens them to all, as aserve does."""
+def test_gunicorns_umask_and_user_count(rights_of, source, rights):
+    """gunicorn's umask takes part, and its user owns them; without umask all may connect, as with aserve."""
     assert rights_of("g.py", source) == rights
 
 
@@ -58,13 +58,12 @@ def test_gunicorn(rights_of, source, rights):
         ("uid=www-data\ndrop-after-apps=1", ["755", None, None]),
     ],
 )
-def test_uwsgi(rights_of, lines, rights):
-    """What uWSGI 2.0.31 makes of each, started by root under umask 022."""
+def test_uwsgis_modes_and_owners_are_kept(rights_of, lines, rights):
     assert rights_of("u.ini", f"[uwsgi]\nsocket=/run/x.sock\n{lines}\n") == rights
 
 
 def test_accounts_without_effect(tmp_path):
-    """A socket is of another user only if the process may become that user; an owner that is named stays."""
+    """A socket is of another user only if the process may become that user; a named owner stays."""
     path = tmp_path / "u.ini"
     path.write_text("[uwsgi]\nsocket=x.sock\nuid=www-data\ngid=www-data\n")
     draft = load_uwsgi(str(path), {})
@@ -90,15 +89,14 @@ def test_accounts_without_effect(tmp_path):
     ],
 )
 def test_an_account_that_it_is_already(tmp_path, monkeypatch, lines, uid, gid, is_one):
-    """A reload reads the file again as the user that the file names: nothing has changed then."""
+    """A reload reads the file again as the file's user: nothing has changed then."""
     (tmp_path / "u.ini").write_text(f"[uwsgi]\nsocket=x.sock\n{lines}\n")
     monkeypatch.setattr(os, "geteuid", lambda: uid)
     monkeypatch.setattr(os, "getegid", lambda: gid)
     assert is_account(load_uwsgi(str(tmp_path / "u.ini"), {})) is is_one
 
 
-def test_present_umask():
-    """It is read, and left as it is."""
+def test_the_present_umask_is_only_read():
     before = os.umask(0o027)
     try:
         assert present_umask() == 0o027 == present_umask()

@@ -1,4 +1,4 @@
-"""uWSGI's configurations become ours: what depends on several options."""
+"""uWSGI's configurations become ours: combinations of options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.long_on_pypy
 
 @pytest.fixture
 def load(tmp_path, monkeypatch):
-    """Return what a configuration's lines become: load(lines, **environ) -> Draft."""
+    """Return the draft of a configuration's lines: load(lines, **environ) -> Draft."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr("aserve.compat.moving.uwsgi.present_umask", lambda: 0)
@@ -126,8 +126,8 @@ DEFAULTS = {
         ("pyargv = --site  shop", {"argv": ["uwsgi", "--site", "shop"]}),
     ],
 )  # fmt: skip
-def test_settings(load, lines, settings):
-    """What they become, beside uWSGI's own defaults; our Config accepts it."""
+def test_settings_become_ours(load, lines, settings):
+    """Settings become ours, beside uWSGI's own defaults; our Config accepts them."""
     draft = load(lines)
     expected = {**DEFAULTS, **settings}
     expected = {key: value for key, value in expected.items() if value is not None}
@@ -155,14 +155,13 @@ def test_settings(load, lines, settings):
         ("", None),
     ],
 )
-def test_apps(load, lines, app):
-    """uWSGI's callable is `application` where nothing says otherwise."""
+def test_apps_default_to_application(load, lines, app):
     draft = load(f"master; {lines}" if lines else "master")
     assert draft.app == app and draft.settings.get("python-path") == (["."] if app and "b/" in app else None)
 
 
 def test_a_module_and_a_file(load, tmp_path, monkeypatch):
-    """uWSGI tries one after the other; here the file is served if it is there, and a note says which."""
+    """uWSGI tries one after the other; here the file is served if present, and a note says which."""
     monkeypatch.chdir(tmp_path)
     draft = load("wsgi-file = a.wsgi; module = shop; chdir = site")
     assert draft.app == "shop:application" and "of module and wsgi-file it is this one" in draft.notes[0].text
@@ -172,8 +171,8 @@ def test_a_module_and_a_file(load, tmp_path, monkeypatch):
     assert draft.app == "./a.wsgi:application" and draft.notes[0].said == "wsgi-file = a.wsgi"
 
 
-def test_mounts(load):
-    """Each below its path; the one of the root is the app, if there is no other."""
+def test_mounts_have_their_paths(load):
+    """Each app is below its path; the root's is the app, if there is no other."""
     draft = load("mount = /x=a:app; mount = y/=b.py; mount = /=c; callable = made()")
     assert draft.settings["mount"] == ["/x=a:app", "/y=b.py:made()"] and draft.app == "c:made()" and not draft.notes
     draft = load("module = a; mount = /=b")
@@ -194,8 +193,7 @@ def test_mounts(load):
         ("cheaper = 2; master = 1", (1, None)),
     ],
 )
-def test_cheaper(load, lines, workers):
-    """So many workers start, and `processes` is the most; without a word."""
+def test_cheaper_starts_fewer_workers(load, lines, workers):
     draft = load(lines)
     assert (draft.settings["workers"], draft.settings.get("max-workers")) == workers and draft.notes == []
     assert draft.settings.get("preload", False) is (workers != (1, None))
@@ -207,8 +205,8 @@ def test_stats_by_http(load):
     assert load("stats = /run/s; stats-http = false").settings["stats"] == "unix:/run/s"
 
 
-def test_unlike_cheaper(load):
-    """The least number starts, and what else a file says of the number is not obeyed: each has a line."""
+def test_other_cheaper_options_have_a_line(load):
+    """The least number starts, and further words of a file on the number are not obeyed: each has a line."""
     draft = load(
         "processes = 8; cheaper = 2; cheaper-initial = 5; cheaper-algo = busyness; cheaper-rss-limit-soft = 1; cheaper-rss-limit-hard = 2"
     )
@@ -260,8 +258,8 @@ def test_unlike_cheaper(load):
         ("master: 1", "a.ini:2: master ...: uWSGI wants an equals sign there"),
     ],
 )
-def test_notes(load, lines, note):
-    """Each has its line, what it says, and what to do."""
+def test_notes_have_line_and_advice(load, lines, note):
+    """Each note has its line, its text, and advice."""
     assert [str(each)[: len(note)] for each in load(lines).notes] == [note]
 
 
@@ -273,8 +271,7 @@ def test_notes(load, lines, note):
         "base = /srv; x = %(base)/a; env = A=%(x ++ base)",
     ],
 )
-def test_silence(load, lines):
-    """What is always so, is off, or is a name that a placeholder uses, needs no word."""
+def test_equal_settings_need_no_word(load, lines):
     assert load(lines).notes == []
 
 
@@ -294,8 +291,7 @@ def test_silence(load, lines):
         ("harakiri = $(NOPE)", "a.ini:2: harakiri = $(NOPE): '$(NOPE)' is not a whole number"),
     ],
 )
-def test_errors(load, lines, why):
-    """A wrong value is an error, with its line."""
+def test_errors_have_their_line(load, lines, why):
     with pytest.raises(ConfigError) as caught:
         load(lines)
     assert str(caught.value).startswith(why)
@@ -317,21 +313,20 @@ def test_errors(load, lines, why):
     ],
 )
 def test_what_is_tolerated(load, tmp_path, lines, settings):
-    """An include that is not reached, comments among variables, a bind twice, and what is no number: uWSGI starts, and so does aserve."""
+    """An unreached include, comments among variables, a repeated bind, and a wrong number: uWSGI starts, and so does aserve."""
     (tmp_path / "b.ini").write_text("[uwsgi]\nthreads = 7\n")
     (tmp_path / "b.env").write_text("# comment\nA=1\n\nB=2\n")
     assert load(lines).settings == {**DEFAULTS, **settings}
 
 
 def test_files_that_include_one_another(load, tmp_path):
-    """Conditions do not hide that."""
     (tmp_path / "b.ini").write_text("[uwsgi]\nif-file = b.ini\nini = b.ini\nendif =\n")
     with pytest.raises(ConfigError, match="files include one another"):
         load("if-file = b.ini; ini = b.ini; endif =")
 
 
-def test_variables(load):
-    """They come before the file, which wins; and without a file they are all there is."""
+def test_variables_come_before_the_file(load):
+    """Variables come before the file, which wins; and without a file they are all."""
     draft = load("threads = 5", UWSGI_THREADS="9", UWSGI_PROCESSES="2")
     assert (draft.settings["threads"], draft.settings["workers"]) == (5, 2)
     draft = load_uwsgi("", {"UWSGI_THREADS": "9"})
@@ -353,8 +348,7 @@ def test_what_else_a_process_does(load):
     assert [type(one).__name__ for one in found] == ["UwsgiHooks", "UwsgiImports"]
 
 
-def test_elsewhere(load, monkeypatch, tmp_path):
-    """Without worker processes, one serves, and that is said."""
+def test_elsewhere_one_process_serves(load, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "platform", "darwin")
     draft = load("processes = 2; max-requests = 5; max-requests-delta = 1")
     assert draft.settings == DEFAULTS
@@ -372,8 +366,7 @@ def test_sections_on_the_command_line(tmp_path):
 @pytest.mark.parametrize(
     "path", sorted((pathlib.Path(__file__).parent / "uwsgi").glob("*.*")), ids=lambda path: path.name
 )
-def test_real_files(path, monkeypatch, tmp_path):
-    """Each file in the manner of real ones is read; its settings are a Config's."""
+def test_files_like_real_ones_are_read(path, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "version.txt").write_text("1\n")
     shutil.copy(path.with_name("base_of_includes.ini"), tmp_path)
@@ -401,7 +394,7 @@ def test_real_files(path, monkeypatch, tmp_path):
     ],
 )
 def test_values_that_may_be_secrets(tmp_path, monkeypatch, lines):
-    """No message has them, whatever is wrong with the line."""
+    """No message has secrets, whatever is wrong with the line."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.ini").write_text(f"[uwsgi]\nmodule = a:b\n{lines}\n")
     try:
@@ -430,7 +423,7 @@ def test_files_that_are_not_served_there(tmp_path, monkeypatch):
     ("value", "mode"), [("", "666"), ("1", "666"), ("660", "660"), ("0660", "660"), ("000", "000"), ("060", "060")]
 )
 def test_modes_of_sockets(tmp_path, monkeypatch, value, mode):
-    """A mode is never wider than it says."""
+    """A mode is never wider than asked."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.ini").write_text(f"[uwsgi]\nmodule = a:b\nsocket = /run/x\nchmod-socket = {value}\n")
     assert load_uwsgi("a.ini", {}).settings["unix-mode"] == mode

@@ -41,14 +41,12 @@ def place(tmp_path):
         ("writefifo", "nobody.reads new", "old\n"),
     ],
 )
-def test_texts(place, tmp_path, action, argument, text):
-    """What is in a file of the folder afterwards."""
+def test_texts_are_written_to_the_file(place, tmp_path, action, argument, text):
     do_action(action, argument, place)
     assert (tmp_path / "there").read_text() == text
 
 
-def test_files(place, tmp_path):
-    """Modes, owners and folders; what is not there is made."""
+def test_files_get_modes_and_owners(place, tmp_path):
     do_action("touch", "new", place)
     do_action("mkdir", "folder", place)
     assert (tmp_path / "new").exists() and (tmp_path / "folder").is_dir()
@@ -62,21 +60,18 @@ def test_files(place, tmp_path):
 
 
 def test_names_of_owners(place, monkeypatch):
-    """They are looked up."""
     given = []
     monkeypatch.setattr(os, "chown", lambda *owner: given.append(owner))
     do_action("chown", "there root root", place)
     assert given == [(place.path_of("there"), 0, 0)]
 
 
-def test_variables(place):
-    """They are those of this process."""
+def test_variables_are_this_processs(place):
     do_action("putenv", "MOVED=now", place)
     assert place.own == {"MOVED": "now"}
 
 
 def test_the_process_itself(place, tmp_path, monkeypatch):
-    """Its folder, and the name of its machine."""
     named = []
     monkeypatch.chdir("/")
     monkeypatch.setattr(socket, "sethostname", named.append)
@@ -87,7 +82,7 @@ def test_the_process_itself(place, tmp_path, monkeypatch):
 
 
 def test_waiting_for_a_path(place, tmp_path, monkeypatch):
-    """Until it is there, and a minute at most."""
+    """The wait ends with the path, and after a minute at most."""
     slept = []
     monkeypatch.setattr(uwsgi_actions.time, "sleep", lambda seconds: slept.append((tmp_path / "late").mkdir()))
     do_action("wait_for_dir", "late", place)
@@ -99,7 +94,6 @@ def test_waiting_for_a_path(place, tmp_path, monkeypatch):
 
 
 def test_a_fifo_that_is_read(place, tmp_path):
-    """It gets the text."""
     os.mkfifo(tmp_path / "fifo")
     found = []
     reader = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
@@ -127,6 +121,5 @@ def test_a_fifo_that_is_read(place, tmp_path):
     ],
 )
 def test_what_cannot_be_done(place, action, argument, why):
-    """It is said why."""
     with pytest.raises(ActionError, match=why):
         do_action(action, argument, place)

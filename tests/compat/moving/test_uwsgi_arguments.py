@@ -27,14 +27,14 @@ from aserve.settings import ConfigError
         ("--emperor-tyrant --add-cache-item a", "emperor-tyrant= add-cache-item=a"),
     ],
 )
-def test_words(line, options):
-    """As uWSGI understands them: letters together, values behind or in the word, files last, clear beginnings of names."""
+def test_words_are_read_as_by_uwsgi(line, options):
+    """uWSGI's rules: letters together, values behind or in the word, files last, clear beginnings of names."""
     found = read_arguments(shlex.split(line))
     assert " ".join(f"{given.key}={given.value}" for given in found.options) == options and not found.mistakes
 
 
 def test_all_mistakes_at_once():
-    """Those of the words, of values and of addresses; a word behind an unknown option may be its value."""
+    """Mistakes of words, values and addresses come together; a word behind an unknown option may be its value."""
     line = "--http :abc --processes x --foo 3 --vacum=1 app.py -Z --master=1 --check --harakiri"
     with pytest.raises(ConfigError) as raised:
         load_uwsgi("", {}, shlex.split(line))
@@ -53,7 +53,7 @@ def test_all_mistakes_at_once():
 
 
 def test_sources_in_their_order(tmp_path, monkeypatch):
-    """Variables first, then the words; a file named by an option counts where it stands, one without an option last."""
+    """Variables first, then the words; a file named by an option counts in its place, one without an option last."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.ini").write_text("[uwsgi]\nthreads = 7\nmodule = app\n[x]\nthreads = 6\n")
     (tmp_path / "b.yaml.ini").write_text("[uwsgi]\nlisten = 9\n")

@@ -17,7 +17,7 @@ UNIQUE = "it is not begun once more while it runs"
 
 
 def added(key, value, seconds=0):
-    """Return what becomes of one line: the settings, and what is said of it."""
+    """Return the outcome of one line: the settings, and the notes."""
     draft = Draft("a.ini")
     add_cron(draft, Given(key, value, "a.ini:1"), seconds)
     return draft.settings.get("cron", []), [note.text.partition(",")[0] for note in draft.notes]
@@ -36,19 +36,18 @@ def added(key, value, seconds=0):
         ("cron2", "unique=1,harakiri=5 a b", "* * * * * exec timeout -s KILL 5 /bin/sh -c 'a b'", []),
     ],
 )
-def test_lines(key, value, cron, notes):
-    """Their numbers are said as crontab says them."""
+def test_lines_become_lines_of_crontab(key, value, cron, notes):
     assert added(key, value) == ([cron], notes)
 
 
 def test_the_time_limit_of_all():
-    """It is that of each which has none of its own."""
+    """The limit is for each line without its own."""
     assert added("cron2", "unique=1 a", 9)[0] == ["* * * * * exec timeout -s KILL 9 /bin/sh -c a"]
     assert added("cron2", "unique=1,harakiri=5 a", 9)[0] == ["* * * * * exec timeout -s KILL 5 /bin/sh -c a"]
 
 
 def test_what_cannot_be_said():
-    """It is told, and has no effect."""
+    """Such a line is told, and has no effect."""
     assert added("cron", "0 0 -5 -1 3 a") == (
         [],
         ["it has no effect here: crontab(5) cannot say each Nth day that is also this day of the week"],
@@ -67,7 +66,6 @@ def test_what_cannot_be_said():
     ],
 )
 def test_what_is_none(key, value, why):
-    """It is refused."""
     with pytest.raises(ValueError, match=why):
         added(key, value)
 
@@ -76,7 +74,7 @@ def test_what_is_none(key, value, why):
     "numbers", [(-1, -1, -1, -1, -1), (-7, -5, -1, -3, -2), (5, 0, -4, -1, -1), (0, 0, 13, -1, 5), (0, 3, -1, 2, 7)]
 )
 def test_the_same_minutes(numbers):
-    """They are those of uwsgi.add_cron with the same numbers: each hour and some minutes of two years are looked at."""
+    """The minutes are those of uwsgi.add_cron with the same numbers: each hour and some minutes of two years are looked at."""
     (line,), _ = added("unique-cron", " ".join(map(str, numbers)) + " a")
     ours, theirs = parse_times(line[: -len(" a")]), checked_cron(*numbers)
     for minute in range(0, 2 * 366 * 1440, 35):

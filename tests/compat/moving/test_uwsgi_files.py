@@ -34,13 +34,13 @@ def options(path, section=""):
         ("a = b \\", ("a", "b \\")),
     ],
 )
-def test_a_line(tmp_path, line, option):
-    """As uWSGI reads it: comments are lines, and no line goes on in the next."""
+def test_a_line_is_read_as_by_uwsgi(tmp_path, line, option):
+    """uWSGI's reading: comments are lines, and no line goes on in the next."""
     (tmp_path / "a.ini").write_text(f"; one\n# two\n\n[uwsgi]\n{line}\n[other]\nx = 1\n")
     assert options(tmp_path / "a.ini") == [option]
 
 
-def test_sections(tmp_path):
+def test_sections_may_be_in_pieces(tmp_path):
     """A section may be in several pieces; another is asked for by name. Each option has its line."""
     (tmp_path / "a.ini").write_bytes(b"\xef\xbb\xbf[uwsgi]\r\na = 1\r\n[two]\r\nb = \xff\r\n[uwsgi]\r\nc = 3\r\n")
     assert options(tmp_path / "a.ini") == [("a", "1"), ("c", "3")]
@@ -48,8 +48,7 @@ def test_sections(tmp_path):
     assert two == ("b", "\udcff", f"{tmp_path}/a.ini:4", False)
 
 
-def test_letters(tmp_path, monkeypatch):
-    """What the file is called, and where it is run."""
+def test_letters_name_file_and_place(tmp_path, monkeypatch):
     folder = tmp_path / "shop"
     folder.mkdir()
     monkeypatch.chdir(tmp_path)
@@ -75,8 +74,7 @@ def test_letters(tmp_path, monkeypatch):
     assert x.split("|") == parts and len(y.split()) == 6
 
 
-def test_nobody(monkeypatch, tmp_path):
-    """In a container, numbers need have no names."""
+def test_nobody_needs_no_name(monkeypatch, tmp_path):
     monkeypatch.setattr("os.getuid", lambda: 54321)
     monkeypatch.setattr("os.getgid", lambda: 54321)
     (tmp_path / "a.ini").write_text("[uwsgi]\nx = %U %G\n")
@@ -94,14 +92,14 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_forms(tmp_path, name):
-    """Each form has the same options, those that are there twice included."""
+def test_forms_have_the_same_options(tmp_path, name):
+    """Each form has the same options, repeated ones included."""
     (tmp_path / name).write_text(FORMS[name])
     assert options(tmp_path / name) == [("master", "1" if "xml" in name else ""), ("env", "A=1"), ("env", "B=a")]
 
 
 def test_json_has_numbers(tmp_path):
-    """What is no text is one; an object is not looked at."""
+    """Other JSON values become text; an object is not looked at."""
     (tmp_path / "a.json").write_text('{"uwsgi": {"threads": 4, "master": true, "vacuum": null, "x": {"y": 1}}}')
     assert options(tmp_path / "a.json") == [("threads", "4"), ("master", "1"), ("vacuum", "0")]
 
@@ -131,8 +129,7 @@ def test_what_cannot_be_read(tmp_path, monkeypatch, name, text, why):
     assert str(caught.value).startswith(why)
 
 
-def test_no_file():
-    """The system says why."""
+def test_no_file_is_told_by_the_system():
     with pytest.raises(
         ConfigError, match=r"cannot read uWSGI's configuration /no/such\.ini: No such file or directory"
     ):
@@ -143,7 +140,7 @@ def test_no_file():
     ("path", "why"), [("/dev/zero", "it has more than 10,000,000 characters"), ("a\0b", "embedded null")]
 )
 def test_what_is_no_file(path, why):
-    """It has no end, or no file has its name."""
+    """The name is of an endless file, or of none."""
     with pytest.raises(ConfigError, match=why):
         read_options(path, "")
 
@@ -155,7 +152,7 @@ def test_yaml_without_its_package(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match="is YAML, and the package PyYAML is not installed"):
         read_options(str(tmp_path / "a.yaml"), "")
     (tmp_path / "a.yaml").write_text(FORMS["a.yaml"])
-    assert len(options(tmp_path / "a.yaml")) == 3  # which has no more than uWSGI's own reader takes
+    assert len(options(tmp_path / "a.yaml")) == 3  # no more than uWSGI's own reader takes
 
 
 def test_yaml_that_only_uwsgi_reads(tmp_path):
@@ -185,6 +182,6 @@ def test_yaml_that_only_uwsgi_reads(tmp_path):
     ],
 )
 def test_xml_that_uwsgi_reads(tmp_path, text, section, found):
-    """An id counts where one is asked for, and a namespace never, as recorded from uWSGI 2.0.31."""
+    """An id counts where asked for, and a namespace never, as recorded from uWSGI 2.0.31."""
     (tmp_path / "a.xml").write_text(text)
     assert options(tmp_path / "a.xml", section) == found

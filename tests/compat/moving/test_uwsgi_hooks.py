@@ -1,4 +1,4 @@
-"""uWSGI's hooks: when they are due, and what follows if one fails."""
+"""uWSGI's hooks: their times, and the effect of a failure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ AT_START = ["asap", "pre-jail", "in-jail", "post-jail", "as-root"]
 
 
 def test_none_in_a_check():
-    """--check does nothing that a hook says."""
     assert [due(event, None, is_check=True) for event in (Life.READ, Life.IMPORTS, Life.IMPORTED, Life.CHECKS)] == [
         []
     ] * 4
@@ -66,8 +65,8 @@ def test_with_a_supervisor(event, which, moments):
     assert due(event, which) == moments
 
 
-def test_other_processes():
-    """With lazy-apps each worker imports the app; a process without a supervisor is all of them; one that does jobs has none."""
+def test_other_processes_have_their_hooks():
+    """With lazy-apps each worker imports the app; a process without a supervisor is all of them; a spooler has none."""
     assert due(Life.IMPORTS, role(2), is_lazy=True) == ["pre-app", "post-fork"]
     assert due(Life.IMPORTS, None) == ["as-user", "pre-app"]
     assert due(Life.IMPORTED, None) == [
@@ -82,7 +81,7 @@ def test_other_processes():
 
 
 def hooks_of(tmp_path, moment, action, argument):
-    """Return the hooks of one, and a context in this folder."""
+    """Return one's hooks, and a context in this folder."""
     step = Step(Given(f"hook-{moment}", "secret", "a.ini:3"), moment, action, argument)
     config = Config(chdir=str(tmp_path), env=("WORD=a",))
     return UwsgiHooks([step], is_lazy=False), LifeContext(types.SimpleNamespace(config=config), environ={})
@@ -95,8 +94,8 @@ def test_folder_and_variables(tmp_path):
     assert (tmp_path / "found").read_text() == "a\n"
 
 
-def test_failures(tmp_path, caplog):
-    """Before the app it ends the start, later it is logged; neither shows the argument."""
+def test_failures_before_the_app_end_the_start(tmp_path, caplog):
+    """Before the app a failure ends the start, later it is logged; neither shows the argument."""
     hooks, context = hooks_of(tmp_path, "pre-app", "exec", "exit 3 # secret")
     with pytest.raises(ConfigError) as caught:
         hooks.on_life(Life.IMPORTS, context)
@@ -117,8 +116,7 @@ def test_failures(tmp_path, caplog):
         ("hook-post-fork", "!cd:/srv", [("post-fork", "cd", "/srv")]),
     ],
 )
-def test_taking(key, value, steps):
-    """A moment, an action and its argument; SIGTERM drains without one."""
+def test_a_hook_has_moment_action_and_argument(key, value, steps):
     draft = Draft("a.ini")
     take_hook(draft, Given(key, value, "a.ini:1"))
     assert [step[1:] for step in draft.facts.get("steps", [])] == steps and not draft.notes
@@ -132,20 +130,18 @@ def test_taking(key, value, steps):
     ],
 )  # fmt: skip
 def test_what_has_no_effect(key, value, text):
-    """It is said without the value."""
     draft = Draft("a.ini")
     take_hook(draft, Given(key, value, "a.ini:1"))
     assert str(draft.notes[0]).startswith(text) and "steps" not in draft.facts
 
 
 def test_without_an_action():
-    """It is an error in uWSGI, too."""
     with pytest.raises(ValueError, match="of the form ACTION:ARGUMENT"):
         take_hook(Draft("a.ini"), Given("hook-asap", "true", "a.ini:1"))
 
 
 def test_variables_of_a_worker_that_is_started_later(tmp_path, monkeypatch):
-    """What the app's process has from a hook, each process that imports the app has; a command is not run again."""
+    """Variables set by a hook in the app's process are in each process that imports the app; a command is not run again."""
     for action, is_done in (("putenv", True), ("exec", False)):
         hooks, context = hooks_of(tmp_path, "pre-app", action, "MOVED=now")
         done = []
@@ -155,7 +151,7 @@ def test_variables_of_a_worker_that_is_started_later(tmp_path, monkeypatch):
 
 
 def test_folders_before_the_workers(tmp_path, monkeypatch):
-    """The last is that of each process; relative paths of the file are of those that come before the sockets."""
+    """The last folder is each process's; relative paths of the file are below the folders set before the sockets."""
     monkeypatch.chdir(tmp_path)
     draft = Draft("a.ini")
     draft.facts["chdir"] = Given("chdir", "site", "a.ini:2")

@@ -1,4 +1,4 @@
-"""What a file of uWSGI imports beside the app."""
+"""Imports of a uWSGI file beside the app."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from aserve.extension import Life, LifeContext
 pytestmark = pytest.mark.long_on_pypy
 
 
-def test_imports(tmp_path, monkeypatch, caplog):
-    """By name, or by the path of a file, where the app is imported; one that raises does not end the start."""
+def test_imports_come_with_the_app(tmp_path, monkeypatch, caplog):
+    """By name, or by a file's path, where the app is imported; a failing one does not end the start."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "moved_tasks.py").write_text("import builtins\nbuiltins.moved_tasks_ran = True\n")

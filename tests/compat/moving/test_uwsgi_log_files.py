@@ -54,12 +54,12 @@ def open_log(tmp_path, monkeypatch):
     ],
 )
 def test_as_with_uwsgi(open_log, lines, before, mode):
-    """A file that is made is closed to others; logfile-chmod sets the mode of each file of logto and daemonize."""
+    """A new file is closed to others; logfile-chmod sets the mode of each file of logto and daemonize."""
     assert open_log(*lines, before=before) == mode
 
 
 def test_a_mode_that_cannot_be_set(open_log, monkeypatch, caplog):
-    """The file may be another user's: lines are written, as with uWSGI, and the log says that others may read them."""
+    """The file may be another user's: lines are written, as with uWSGI, and the log tells that others may read them."""
 
     def refuse(*given):
         raise PermissionError(1, "Operation not permitted")
@@ -70,7 +70,6 @@ def test_a_mode_that_cannot_be_set(open_log, monkeypatch, caplog):
 
 
 def test_a_mode_of_other_digits(tmp_path):
-    """It is a mistake of the file, as with umask."""
     (tmp_path / "a.ini").write_text("[uwsgi]\nmodule = shop\nlogto = /tmp/x\nlogfile-chmod = rw\n")
     with pytest.raises(ValueError, match="logfile-chmod"):
         load_uwsgi(str(tmp_path / "a.ini"), {})

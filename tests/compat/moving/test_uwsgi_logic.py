@@ -1,4 +1,4 @@
-"""Placeholders, conditions, loops and includes; what uWSGI 2.0.30 made of these lines was seen with --show-config."""
+"""Placeholders, conditions, loops and includes; the results of uWSGI 2.0.30 were seen with --show-config."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENVIRON = {"HOME": "/root", "EMPTY": ""}
 
 
 def resolved(lines, environ=ENVIRON):
-    """Return names and values of what counts of these lines, `key = value`."""
+    """Return names and values of the counting lines, `key = value`."""
     options = [
         Given(*(part.strip() for part in line.partition("=")[::2]), f"a.ini:{number}")
         for number, line in enumerate(lines.splitlines(), 1)
@@ -58,13 +58,13 @@ def resolved(lines, environ=ENVIRON):
         ("env = WHO=me\nx = $(WHO)", "me"),
     ],
 )
-def test_placeholders(lines, last):
-    """Of options and of the environment; what nothing is known of stays, as log-format has its own."""
+def test_placeholders_are_filled_or_stay(lines, last):
+    """Placeholders are of options and of the environment; unknown ones stay, as log-format has its own."""
     assert f"x = {last}" in resolved(lines)
 
 
 def test_a_value_from_a_file(tmp_path):
-    """@(file), without the newline at its end; one that cannot be read is an error."""
+    """@(file), without the newline at its end; an unreadable one is an error."""
     (tmp_path / "v").write_text("1.2\n")
     assert resolved(f"x = v@({tmp_path}/v)") == ["x = v1.2"]
     with pytest.raises(ConfigError, match=r"a\.ini:1: x = \.\.\.: cannot read /no/such: No such file"):
@@ -104,14 +104,13 @@ def test_a_value_from_a_file(tmp_path):
         ("if-not-reload = true", True),
     ],
 )
-def test_conditions(condition, holds):
-    """What stands between counts where the condition holds."""
+def test_conditions_choose_their_lines(condition, holds):
     lines = f"known = yes\n{condition}\nx = 1\nendif =\ny = 1"
     assert ("x = 1" in resolved(lines)) is holds and "y = 1" in resolved(lines)
 
 
 def test_a_pattern_without_an_end(monkeypatch):
-    """A search that would go on for ever is an error that names the line."""
+    """A search without an end is an error that names the line."""
     monkeypatch.setattr(uwsgi_logic, "SEARCH_SECONDS", 0.5)
     monkeypatch.setattr(uwsgi_logic.socket, "gethostname", lambda: "a" * 63 + "!")
     with pytest.raises(ConfigError, match=r"^a\.ini:1: if-hostname-match = \(a\|a\)\*\$: no pattern: .* within 0\.5 s"):
@@ -121,20 +120,19 @@ def test_a_pattern_without_an_end(monkeypatch):
 
 
 def test_the_value_of_a_condition():
-    """%(_) is what was found."""
+    """%(_) is the found text."""
     assert resolved("if-env = HOME\nx = %(_)\nend-if =") == ["x = /root"]
     assert resolved("if-exists = /etc\nx = %(_)") == ["x = /etc"]
 
 
 def test_one_in_another():
-    """uWSGI refuses that, and here it is as one expects; the value of a name is the first that counts."""
+    """uWSGI refuses nesting, and here it works as expected; the value of a name is the first that counts."""
     assert resolved("if-env = HOME\nif-env = NOPE\na = 1\nendif\nb = 2\nendif\nc = 3") == ["b = 2", "c = 3"]
     lines = "if-env = NOPE\nbase = /a\nendif\nif-not-env = NOPE\nbase = /b\nendif\nx = %(base)"
     assert resolved(lines) == ["base = /b", "x = /b"]
 
 
-def test_loops(tmp_path):
-    """Each kind goes over its values."""
+def test_loops_go_over_their_values(tmp_path):
     assert resolved("for = a b\nif-env = HOME\nx = %(_)\nendif\nfor = 1 2\ny = %(_)\nendfor\nend-for =\nz = 1") == [
         "x = /root", "y = 1", "y = 2", "x = /root", "y = 1", "y = 2", "z = 1",
     ]  # fmt: skip
@@ -142,7 +140,7 @@ def test_loops(tmp_path):
     for name in "ab":
         (tmp_path / name).write_text("1\n2\n")
     assert resolved(f"for-glob = {tmp_path}/*\nx = %(_)\nendfor") == [f"x = {tmp_path}/a", f"x = {tmp_path}/b"]
-    assert resolved(f"for-glob = {tmp_path}*\nx = %(_)\nendfor") == [f"x = {tmp_path}/"]  # as uWSGI has it
+    assert resolved(f"for-glob = {tmp_path}*\nx = %(_)\nendfor") == [f"x = {tmp_path}/"]  # uWSGI's form
     assert resolved("for-glob = /no/such/*\nx = %(_)\nendfor") == ["x = /no/such/*"]
     assert resolved(f"for-readline = {tmp_path}/a\nx = %(_)\nendfor") == ["x = 1", "x = 2"]
     with pytest.raises(ConfigError, match=r"a\.ini:1: for-readline = /no/such: cannot read /no/such: No such file"):
@@ -154,16 +152,15 @@ def test_set_is_an_option_too():
     assert resolved("set = threads=4\nset-placeholder = a=1\nset = x") == ["threads = 4", "set = x"]
 
 
-def test_variables():
-    """UWSGI_ variables are options; uWSGI's own between its processes are none."""
+def test_variables_of_uwsgi_are_options():
     environ = {"UWSGI_THREADS": "4", "UWSGI_HTTP_SOCKET": ":1", "UWSGI_RELOADS": "1", "UWSGI_": "", "X": "1"}
     assert from_variables(environ) == [
         Given("threads", "4", "UWSGI_THREADS"), Given("http-socket", ":1", "UWSGI_HTTP_SOCKET"),
     ]  # fmt: skip
 
 
-def test_includes(tmp_path, monkeypatch):
-    """What is included takes its place; the same file by its section, another with its own letters."""
+def test_includes_take_their_place(tmp_path, monkeypatch):
+    """An included file takes its place; the same file by its section, another with its own letters."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.ini").write_text("[uwsgi]\nini = :b\nx = %n\nini =\ninclude = $(WHERE)/c.inc\n[b]\ny = %n\n")
     (tmp_path / "c.inc").write_text("[uwsgi]\nz = %n\nxml = d.xml\n")
@@ -175,7 +172,6 @@ def test_includes(tmp_path, monkeypatch):
 
 
 def test_files_that_include_one_another(tmp_path):
-    """They are an error, and no endless loop."""
     path = str(tmp_path / "a.ini")
     (tmp_path / "a.ini").write_text(f"[uwsgi]\nini = {path}\n")
     with pytest.raises(ConfigError, match="files include one another"):
@@ -212,18 +208,17 @@ TOO_MUCH = "loops and placeholders make too much of it"
          "deep pattern", "value without an end", "NUL", "NUL in a pattern", "lines without an end"],
 )  # fmt: skip
 def test_what_would_have_no_end(lines, why):
-    """It is one line with the file and the number of the line, within a moment."""
+    """The error is one line with the file and the number of the line, within a moment."""
     with pytest.raises(ConfigError, match=f"(?s){why}"):
         resolved(lines)
 
 
-def test_long_loops():
-    """Those that somebody may mean are none of these."""
+def test_long_loops_are_run():
     assert len(resolved("for-times = 10000\nx = %(_)\nendfor")) == 10_000
 
 
 def test_files_that_include_many(tmp_path, monkeypatch):
-    """Each includes the next ten times: that is told before all of them are read."""
+    """Each includes the next ten times: the error comes before all of them are read."""
     monkeypatch.setattr(uwsgi_logic, "MAX_OPTIONS", 1000)
     for number in range(10):
         lines = f"ini = {tmp_path}/{number + 1}.ini\n" * 10
@@ -239,8 +234,7 @@ UWSGI = pathlib.Path(sys.executable).with_name("uwsgi")
 
 @pytest.mark.skipif(not UWSGI.exists(), reason="uWSGI is not installed")
 @pytest.mark.parametrize("name", ["placeholders.ini", "conditions.ini", "includes.ini", "flags.ini", "docker.ini"])
-def test_beside_uwsgi(tmp_path, monkeypatch, name):
-    """What uWSGI itself makes of a file is what we make of it."""
+def test_results_equal_those_of_uwsgi(tmp_path, monkeypatch, name):
     for path in (pathlib.Path(__file__).parent / "uwsgi").iterdir():
         shutil.copy(path, tmp_path)
     (tmp_path / "wsgi.py").write_text("")
@@ -255,7 +249,7 @@ def test_beside_uwsgi(tmp_path, monkeypatch, name):
         timeout=60,
         check=False,
     )
-    logged = "".join(path.read_text() for path in tmp_path.glob("*.log"))  # where `logto` has led it
+    logged = "".join(path.read_text() for path in tmp_path.glob("*.log"))  # the file of `logto`
     shown = f"{done.stderr}{logged}".partition("[uwsgi]\n")[2].partition(";end of")[0].splitlines()
     blocks = ("if-", "endif", "for ", "endfor", "ini ", "include ", "show-config", "no-server")
     theirs = [" ".join(line.rstrip(" =").split()) for line in shown if not line.startswith(blocks)]
@@ -265,12 +259,12 @@ def test_beside_uwsgi(tmp_path, monkeypatch, name):
 
 
 def test_the_output_of_a_command():
-    """It is a value, or a part of one; without the newline at its end."""
+    """The output is a value, or a part of one; without the newline at its end."""
     assert resolved("env = A=@(exec://echo two)\nx = a@(exec://exit 3)b") == ["env = A=two", "x = ab"]
 
 
 def test_the_text_of_a_descriptor():
-    """A process that starts the server may pass a secret by a pipe, as in uWSGI."""
+    """A starter may pass a secret by a pipe, as in uWSGI."""
     reader, writer = os.pipe()
     os.write(writer, b"two\n")
     os.close(writer)

@@ -7,7 +7,7 @@ from aserve.compat.moving.uwsgi_table import TABLE
 
 
 def test_each_is_of_one_kind():
-    """Without a value, or with one that may be left out; and each has a row."""
+    """Each is without a value, or with a required or an optional one; and each has a row."""
     assert not SWITCHES & OPTIONAL
     assert not [name for name in SWITCHES | OPTIONAL if TABLE.find(name) is None]
     assert {"master", "vacuum", "lazy-apps", "enable-threads", "thunder-lock"} <= SWITCHES

@@ -1,4 +1,4 @@
-"""Routes of uWSGI's files: what guards the app there guards it here, or ends the start."""
+"""Routes of uWSGI's files: a guard of the app there is a guard here, or ends the start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECRET = "s3cret"
 
 @pytest.fixture
 def load(tmp_path, monkeypatch):
-    """Return what lines become: load(lines) -> Draft."""
+    """Return the draft of lines: load(lines) -> Draft."""
     monkeypatch.chdir(tmp_path)
 
     def load(lines):
@@ -121,7 +121,9 @@ def test_what_is_obeyed(load, lines, routes):
     ],
 )
 def test_what_cannot_be_obeyed(load, lines, obeyed):
-    """It ends the start, without the value; with --dropped-guards warn it is a warning, and what keeps requests from the app is obeyed."""
+    """Such a route ends the start, without the value; with --dropped-guards warn it is a warning, and the parts that keep requests from the app are
+    obeyed.
+    """
     draft = load(lines)
     assert draft.settings.get("route") == obeyed
     with pytest.raises(
@@ -141,7 +143,6 @@ def test_a_route_of_legions_names_the_way(load):
 
 
 def test_each_guard_is_named(load):
-    """All that cannot be obeyed are told at once."""
     with pytest.raises(ConfigError) as caught:
         Origin(load("route = ^/a lua:x\nroute = ^/b lua:y")).check_guards("refuse")
     first, second = str(caught.value).splitlines()
@@ -152,7 +153,7 @@ def test_each_guard_is_named(load):
 @pytest.mark.parametrize("action", sorted(HARMLESS))
 @pytest.mark.parametrize("key", ["route = ^/(x)", "route-user-agent = .*probe.*", "response-route = ^/x"])
 def test_what_guards_nothing(load, key, action):
-    """It is a note with its reason, and all other routes are obeyed."""
+    """Such a route is a note with its reason, and all other routes are obeyed."""
     draft = load(f"{key} {action}:s3cret\nroute = ^/ basicauth:R,u:p")
     Origin(draft).check_guards("refuse")
     assert draft.settings["route"] == ["^/ basicauth:R,u:p"]
@@ -199,7 +200,7 @@ def test_requests_without_a_line(load, route, skip):
     [("X-Frame-Options: DENY", ["X-Frame-Options: DENY"]), ("X-Path: ${PATH_INFO}", None), ("Content-Length: 1", None)],
 )
 def test_fields_of_each_response(load, value, fields):
-    """addheader of each request is --add-field, if it is the same for all."""
+    """addheader of each request is --add-field, if the same for all."""
     draft = load(f"route-run = addheader:{value}")
     Origin(draft).check_guards("refuse")
     assert draft.settings.get("add-field") == fields and len(draft.notes) == (fields is None)
@@ -219,8 +220,8 @@ def test_fields_of_each_response(load, value, fields):
         ("route = .* gzip:", True, 0),
     ],
 )  # fmt: skip
-def test_compressed_responses(load, lines, is_compressed, count):
-    """gzip of all paths is --compress, and what leads to it needs no route; gzip of some is a note."""
+def test_compressed_responses_become_a_setting(load, lines, is_compressed, count):
+    """gzip of all paths is --compress, and its route is not needed; gzip of some is a note."""
     draft = load(lines)
     Origin(draft).check_guards("refuse")
     assert "route" not in draft.settings
@@ -235,7 +236,6 @@ def test_compressed_responses(load, lines, is_compressed, count):
         ("limit-post = 50\nroute-if = ishigher:${CONTENT_LENGTH};100 break:413", 50),
     ],
 )
-def test_large_bodies(load, lines, most):
-    """A route that refuses them is --max-body."""
+def test_large_bodies_are_refused_by_max_body(load, lines, most):
     draft = load(lines)
     assert draft.settings["max-body"] == most and "route" not in draft.settings and draft.notes == []

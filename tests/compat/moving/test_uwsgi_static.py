@@ -26,8 +26,8 @@ def placed(folder="", **options):
     return draft
 
 
-def test_folders():
-    """A relative one is of chdir; an index is sent only where the file names one, as in uWSGI."""
+def test_folders_are_below_chdir():
+    """A relative folder is of chdir; an index is sent only where the file names one, as in uWSGI."""
     draft = placed("/srv", static_map=["/s=/var/s", "/m/=media"], static_index=["a.html"])
     assert draft.settings == {"static": ["/s=/var/s", "/m=/srv/media"], "static-index": ["a.html"]}
     draft = placed(static_map=["/s=/var/s"])
@@ -37,7 +37,7 @@ def test_folders():
     assert placed(static_index=["a.html"]).settings == {"static-index": ["a.html"]}
 
 
-def test_expiry():
+def test_expiry_becomes_patterns_of_requests():
     """A pattern of files' paths becomes one of requests' paths; a year may have a few hours more."""
     draft = placed(
         static_map=["/s=/var/s", "/=/var/all/"],
@@ -56,8 +56,8 @@ def test_expiry():
     assert not draft.notes
 
 
-def test_types(tmp_path):
-    """Those of a file of one's own; a long one is a system's, and is not needed."""
+def test_types_of_a_sites_file_are_fields(tmp_path):
+    """Types are those of the site's own file; a long file is a system's, and not needed."""
     (tmp_path / "own").write_text("# ours\n\ntext/x-shop shop c++ # both\ntext/x-none\n")
     (tmp_path / "long").write_text("text/x-shop " + " ".join(map(str, range(51))) + "\n")
 
@@ -77,7 +77,6 @@ def test_types(tmp_path):
 
 
 def test_what_is_odd():
-    """It is a note: the app can be served without it."""
     draft = placed(static_map=["/../x=/y"], static_expires=["*.css 60"])
     assert "static" not in draft.settings and "static-expires" not in draft.settings
     assert all("it has no effect here: " in str(note) for note in draft.notes) and len(draft.notes) == 2

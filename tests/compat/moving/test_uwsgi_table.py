@@ -14,7 +14,7 @@ from aserve.compat.moving.uwsgi_table import ROWS, TABLE
 pytestmark = pytest.mark.long_on_pypy
 
 ROOT = pathlib.Path(__file__).parents[3]
-# What 86 configurations of public projects have, most often first.
+# The options of 86 configurations of public projects, most frequent first.
 COMMON = [
     "master", "processes", "module", "chdir", "socket", "vacuum", "chmod-socket", "threads", "enable-threads",
     "die-on-term", "wsgi-file", "buffer-size", "uid", "gid", "harakiri", "plugins", "max-requests", "virtualenv",
@@ -41,16 +41,15 @@ def test_what_people_have(name):
 
 @pytest.mark.checkout
 @pytest.mark.parametrize("name", ["uwsgi-options", "gunicorn", "granian", "waitress", "mod_wsgi"])
-def test_the_pages(name):
-    """What people read is the table."""
+def test_the_pages_show_the_table(name):
     make_moving = load_module(ROOT / "docs/make_moving.py")
     name = f"moving-from-{name}.md"
     text = (ROOT / "docs" / name).read_text()
     assert make_moving.build_page(text, make_moving.PAGES[name]) == text, "run `make docs`"
 
 
-def test_rows():
-    """A name is in one row; each row says what becomes of it; ours are ours."""
+def test_rows_have_each_name_once():
+    """A name is in one row; each row tells its outcome; ours are ours."""
     names = collections.Counter(name for row in ROWS for name in row.names)
     assert [name for name, count in names.items() if count > 1] == []
     for row in ROWS:

@@ -51,8 +51,7 @@ def taken(take, value, key="key"):
 @pytest.mark.parametrize(
     ("text", "value"), [("4", 4), (" 4 ; four", 4), ("30s", 30), ("-1", None), ("abc", None), ("", None)]
 )
-def test_numbers(text, value):
-    """As atoi() reads them, but that there must be one."""
+def test_numbers_are_read_as_by_atoi(text, value):
     if value is None:
         with pytest.raises(ValueError, match=r"is not a whole number|is too small"):
             whole(given(text))
@@ -61,7 +60,7 @@ def test_numbers(text, value):
 
 
 def test_a_number_beyond_ours():
-    """It is kept in our bounds, and that is said."""
+    """The number is kept in our bounds, with a note."""
     draft = taken(number("backlog", 1, 65535), "100000")
     assert draft.settings == {"backlog": 65535} and draft.notes[0].text == "more than backlog may be; it is 65535 here"
     draft = taken(number("backlog", 1, 65535), "0")
@@ -72,13 +71,11 @@ def test_a_number_beyond_ours():
     ("text", "is_it"),
     [("true", True), ("", True), ("1", True), ("yes", True), ("0", False), ("False", False), ("off", False)],
 )
-def test_switches(text, is_it):
-    """What uWSGI takes for off."""
+def test_switches_are_off_as_in_uwsgi(text, is_it):
     assert is_on(given(text)) is is_it
 
 
-def test_texts():
-    """A comment behind a value is none of it; a semicolon within is."""
+def test_texts_end_before_a_comment():
     assert text_of(given("a;b#c ; comment")) == "a;b#c" and text_of(given("a  # b")) == "a"
 
 
@@ -98,8 +95,7 @@ def test_texts():
         ("fd://3", "fd:3"),
     ],
 )
-def test_places(text, place):
-    """Addresses as our binds have them."""
+def test_places_are_addresses_of_binds(text, place):
     assert place_of(text, "/srv") == place
 
 
@@ -112,8 +108,7 @@ def test_places(text, place):
         (":8443,a.crt", None),
     ],
 )  # fmt: skip
-def test_https(text, bind):
-    """Address, certificate, key, ciphers, authority."""
+def test_https_has_address_and_certificate(text, bind):
     if bind is None:
         with pytest.raises(ValueError, match="is not of the form ADDRESS,CERTIFICATE,KEY"):
             https_bind(text, "")
@@ -124,8 +119,7 @@ def test_https(text, bind):
 @pytest.mark.parametrize(
     ("text", "mode"), [("660", "660"), ("0660", "660"), ("", "666"), ("true", None), ("664 ; x", "664")]
 )
-def test_chmod(text, mode):
-    """A mode, or none, which is 666."""
+def test_chmod_without_a_mode_is_666(text, mode):
     if mode is None:
         with pytest.raises(ValueError, match="is not the mode"):
             taken(take_chmod, text)
@@ -133,22 +127,20 @@ def test_chmod(text, mode):
         assert taken(take_chmod, text).settings == {"unix-mode": mode}
 
 
-def test_chown():
-    """user, user:group, :group."""
+def test_chown_has_user_and_group():
     assert taken(take_chown, "a:b").settings == {"unix-owner": "a", "unix-group": "b"}
     assert taken(take_chown, "a").settings == {"unix-owner": "a"}
     assert taken(take_chown, ":b").settings == {"unix-group": "b"}
 
 
-def test_greenlets():
-    """As many threads, within bounds."""
+def test_greenlets_become_threads():
     assert taken(take_greenlets, "100").facts["greenlets"] == 100
     draft = taken(take_greenlets, "5000")
     assert draft.facts["greenlets"] == 256 and "threads = 256 in its place" in draft.notes[0].text
 
 
-def test_virtualenv(tmp_path, monkeypatch):
-    """Nothing for the one that this runs in; the packages of another of the same Python; a note otherwise."""
+def test_a_virtualenv_gives_its_packages(tmp_path, monkeypatch):
+    """The present environment needs nothing; another's packages are used with the same Python; a note otherwise."""
     draft = Draft("a.ini")
     put_virtualenv(draft, given(sys.prefix), "")
     assert not draft.settings and not draft.notes
@@ -174,22 +166,20 @@ def test_virtualenv(tmp_path, monkeypatch):
         ("rsyslog:10.0.0.1", "syslog:udp://10.0.0.1:514"),
     ],
 )
-def test_loggers(text, target):
-    """Their names, and options, aside."""
+def test_loggers_are_kept_with_their_names(text, target):
     assert list(taken(take_logger, text, "logger").facts["log"]) == [target]
     assert list(taken(take_logger, text, "req-logger").facts["request log"]) == [target]
 
 
 @pytest.mark.parametrize("key", ["logger", "req-logger"])
 def test_loggers_with_a_name(key):
-    """They have what rules send there; requests are not logged to them."""
+    """Named loggers get lines by rules; requests are not logged to them."""
     draft = taken(take_logger, "cron file:/var/log/cron", key)
     assert not draft.facts and "log-route has no effect here" in draft.notes[0].text
 
 
 @pytest.mark.parametrize("text", ["redislog:1.2.3.4:6379", "file:", "zeromq:tcp://1.2.3.4:9191"])
 def test_loggers_that_are_not_here(text):
-    """A note says which are."""
     draft = taken(take_logger, text)
     assert not draft.facts and "--access-log" in draft.notes[0].text
 
@@ -198,8 +188,7 @@ def test_loggers_that_are_not_here(text):
     ("text", "target"),
     [("/var/log/a", "/var/log/a"), ("true", None), ("", None), ("10.0.0.1:514", "syslog:udp://10.0.0.1:514")],
 )
-def test_log_files(text, target):
-    """logto and daemonize: where lines of requests go."""
+def test_log_files_get_lines_of_requests(text, target):
     draft = taken(take_log_file, text)
     assert list(draft.facts.get("log file", [None])) == [target] and bool(draft.notes) is bool(target)
 
@@ -208,8 +197,7 @@ def test_log_files(text, target):
     ("text", "others"),
     [("python3", ""), ("http,python311", ""), ("0:python", ""), ("/usr/lib/uwsgi/python3", ""), ("python,gevent3,cgi", "gevent3, cgi")],
 )  # fmt: skip
-def test_plugins(text, others):
-    """Python and HTTP need no word."""
+def test_plugins_for_python_need_no_word(text, others):
     notes = taken(take_plugins, text).notes
     assert [note.text for note in notes] == (
         [f"{others}: aserve has no plugins; Python and HTTP are always there"] if others else []
@@ -239,8 +227,8 @@ def test_plugins(text, others):
         ("smart-attach-daemon2", "/tmp/m.pid,5 celery", "celery", []),
     ],
 )
-def test_attached(key, value, command, notes):
-    """A command runs as it did, by a shell only if it needs one."""
+def test_attached_commands_run_as_before(key, value, command, notes):
+    """A command runs as before, by a shell only if needed."""
     draft = taken(take_attached, value, key)
     assert draft.settings == {"attach": [command]}
     assert len(draft.notes) == len(notes) and all(note.text.startswith(text) for note, text in zip(draft.notes, notes))
@@ -250,13 +238,12 @@ def test_attached(key, value, command, notes):
     ("key", "value"), [("attach-daemon2", "freq=3"), ("smart-attach-daemon", "/tmp/a.pid"), ("attach-daemon", "")]
 )
 def test_attached_without_a_command(key, value):
-    """That is a mistake."""
     with pytest.raises(ValueError, match="there is no command"):
         taken(take_attached, value, key)
 
 
-def test_mules():
-    """With a program, or one that waits for messages; `mules` is a number of these."""
+def test_mules_have_programs_or_wait():
+    """A mule has a program, or waits for messages; `mules` is a number of the latter."""
     for value, key, programs in (
         ("tasks.py", "mule", ["tasks.py"]),
         ("shop.mules:run", "mule", ["shop.mules:run"]),
@@ -277,14 +264,13 @@ def test_mules():
         ("fd=3", None, True),
     ],
 )
-def test_areas(value, size, is_told):
-    """Pages there, octets here; an area that is a file has no effect, which is said."""
+def test_areas_are_counted_in_octets(value, size, is_told):
+    """Pages there, octets here; an area that is a file has no effect, with a note."""
     draft = taken(take_area, value, "sharedarea")
     assert draft.settings == ({"uwsgi-sharedarea": [size]} if size else {}) and bool(draft.notes) is is_told
 
 
-def test_metrics():
-    """By their names; what else is given is said."""
+def test_metrics_are_taken_by_name():
     assert taken(take_metric, "visits", "metric").settings == {"uwsgi-metric": ["visits"]}
     draft = taken(take_metric, "name=visits,type=counter", "metric")
     assert draft.settings == {"uwsgi-metric": ["visits"]} and draft.notes == []
@@ -292,8 +278,8 @@ def test_metrics():
     assert "initial_value: a metric begins with 0" in draft.notes[0].text
 
 
-def test_a_cache():
-    """What cannot be had is told: a file behind it, and other servers."""
+def test_a_caches_missing_features_are_told():
+    """Missing features are told: a file behind the cache, and other servers."""
     draft = taken(take_cache, "name=a,items=3,store=/tmp/a,nodes=b:1")
     assert draft.settings == {"uwsgi-cache": ["name=a,items=3"]}
     assert draft.notes[0].text == "store, nodes: it is no file, and no other server's; it outlives reloads"
@@ -301,8 +287,8 @@ def test_a_cache():
         taken(take_cache, "name=a")
 
 
-def test_headers():
-    """Each is a field of every response; what each response has of its own is told to have no effect."""
+def test_headers_become_fields_of_each_response():
+    """Each is a field of every response; a field that each response has anyway is told to have no effect."""
     draft = Draft("a.ini")
     take_header(draft, given("X-Frame-Options: DENY", "add-header"))
     take_header(draft, given("Content-Type: text/plain", "add-header"))
@@ -313,7 +299,7 @@ def test_headers():
 
 
 def test_the_name_of_the_server():
-    """It is a setting of its own; a text that is no field is told as such."""
+    """The name has its own setting; a text that is no field is told as such."""
     draft = Draft("a.ini")
     take_header(draft, given("Server: nginx", "add-header"))
     take_header(draft, given("nosniff", "add-header"))
@@ -321,7 +307,7 @@ def test_the_name_of_the_server():
 
 
 def test_patterns_of_the_python_path(tmp_path):
-    """Each path of a pattern is there, a folder with its slash; the last is the first, and what nothing matches stays."""
+    """Each path of a pattern is there, a folder with its slash; the last is the first, and an unmatched pattern stays."""
     for name in "ab":
         (tmp_path / name).mkdir()
     draft = Draft("a.ini")
@@ -349,5 +335,4 @@ def test_a_machine_without_syslog(monkeypatch):
     ],
 )
 def test_a_port_ends_with_its_digits(value, place):
-    """uWSGI looks at no character behind them."""
     assert place_of(value, "") == place

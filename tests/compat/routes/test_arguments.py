@@ -11,8 +11,8 @@ from aserve.compat.routes.arguments import compile_argument, fill
 PATTERN = re.compile("(a)(b)?")
 
 
-def test_filling():
-    """Groups and variables, what is missing as nothing; octets beyond ASCII stay."""
+def test_filling_takes_groups_and_variables():
+    """Groups and variables are filled in, missing ones as nothing; octets beyond ASCII stay."""
     pieces = compile_argument("x$1-$2${HTTP_HOST}${NO}\xfc", PATTERN)
     assert fill(pieces, {"HTTP_HOST": "h\xff"}, PATTERN.match("a")) == b"xa-h\xff\xc3\xbc"
     assert fill(compile_argument("", None), None, None) == b""

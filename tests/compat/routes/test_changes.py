@@ -1,4 +1,4 @@
-"""Routes that change the request; what uWSGI 2.0.31 makes of these was seen with PCRE."""
+"""Routes that change the request; the results of uWSGI 2.0.31 were seen with PCRE."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIELDS = CommonFields("")
 
 
 def found(*routes, is_from_front=False, fields=(), decodes=False, **request):
-    """Return what the app finds of a request for /old/a?x=1 with these routes; `decodes`: the server was uWSGI."""
+    """Return the app's view of a request for /old/a?x=1 with these routes; `decodes`: the server was uWSGI."""
     pairs = {
         "REQUEST_METHOD": "POST", "REQUEST_URI": "/old/a?x=1", "PATH_INFO": "/old/a", "QUERY_STRING": "x=1", "SERVER_PROTOCOL": "HTTP/1.1",
         **request,
@@ -57,7 +57,7 @@ def found(*routes, is_from_front=False, fields=(), decodes=False, **request):
     ],
 )
 def test_what_the_app_finds(routes, values, is_from_front):
-    """Variables have their new values, for routes that follow, too."""
+    """Variables have their new values, for later routes, too."""
     if values is None:
         with pytest.raises(ConfigError, match="a group that"):
             found(*routes)
@@ -67,19 +67,18 @@ def test_what_the_app_finds(routes, values, is_from_front):
 
 
 def test_a_request_without_a_query_or_fields():
-    """A rewritten one has the new query alone; a variable is the first field."""
+    """A rewritten request has the new query alone; a variable is the first field."""
     assert found("rewrite:/n?a=b", QUERY_STRING="")["QUERY_STRING"] == "a=b"
     assert found("addvar:A=1")["A"] == "1"
 
 
-def test_a_nul():
-    """It cannot end a value."""
+def test_a_nul_cannot_end_a_value():
     assert found("rewrite:/a%00b")["PATH_INFO"] == "/ab"
 
 
 @pytest.mark.parametrize("target", ["/x/../old/a?x=1", "http://h/./old/a", "/old/b/../a", "/x%2fy/../../old/a"])
 def test_segments_of_dots(target):
-    """Where the server was uWSGI, routes and the app find the path without them, and the target as it came."""
+    """Where the server was uWSGI, routes and the app find the path without them, and the target unchanged."""
     seen = found("^/old/ addvar:A=1", decodes=True, REQUEST_URI=target, PATH_INFO="/its/own")
     assert (seen["PATH_INFO"], seen["REQUEST_URI"], seen["A"]) == ("/old/a", target, "1")
     assert found("^/old/ addvar:A=1", REQUEST_URI=target, PATH_INFO="/its/own")["PATH_INFO"] == "/its/own"
@@ -93,6 +92,5 @@ def test_segments_of_dots(target):
     ],
 )  # fmt: skip
 def test_what_is_no_action(text):
-    """The error says what was expected."""
     with pytest.raises(ConfigError, match=r"expected|no variable"):
         compile_routes([text])

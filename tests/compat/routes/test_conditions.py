@@ -27,7 +27,7 @@ ENVIRON = {"PATH_INFO": "/a/b", "HTTP_X": "aab", "HTTP_E": "", "HTTP_HOST": "sho
         ("if:isdir:/", True), ("if:isfile:/", False), ("if:exists:/${HTTP_X}/none", False),
     ],
 )  # fmt: skip
-def test_what_holds(text, holds):
+def test_conditions_hold_for_their_variables(text, holds):
     """A missing variable is empty; if-not is the contrary of if."""
     assert (compile_condition(text)[0](ENVIRON) is not None) is holds
     if text.startswith("if:"):
@@ -36,7 +36,7 @@ def test_what_holds(text, holds):
 
 @pytest.mark.parametrize("kind", sorted(SUBJECTS))
 def test_patterns_of_variables(kind):
-    """Each is for one variable, octet by octet, and its groups are for the action."""
+    """Each pattern is for one variable, octet by octet, and its groups are for the action."""
     condition, pattern = compile_condition(f"{kind}:^(\xfc)$")
     match = condition({SUBJECTS[kind]: "\xc3\xbc"})
     assert match[1] == "\xc3\xbc" and pattern.groups == 1 and condition({"PATH_INFO": "\xc3\xbc"}) is None
@@ -65,8 +65,8 @@ def test_groups_of_a_test():
         ("ipv6in:${A};fd00::/8", "10.2.3.4", None),
     ],
 )
-def test_networks(text, address, holds):
-    """What is no address is in no network, and where one in a network is asked for the connection is closed, as recorded from uWSGI 2.0.31."""
+def test_networks_hold_addresses_alone(text, address, holds):
+    """A text that is no address is in no network, and where one in a network is asked for the connection is closed, as recorded from uWSGI 2.0.31."""
     is_out, _ = compile_condition(f"if-not:{text}")
     assert (is_out({"A": address}) is not None) is not bool(holds)
     is_in, _ = compile_condition(f"if:{text}")
@@ -82,7 +82,7 @@ def test_networks(text, address, holds):
     ["if:equal:s3cret", "if:ipv4in:1;s3cret", "if:regexp:a;(s3cret", "if:equal:$1;s3cret", "if:lord:a;s3cret", "if:", "host:(", "if:empty:${s}"],
 )  # fmt: skip
 def test_what_is_no_condition(text):
-    """The error does not show what is compared."""
+    """The error does not show the compared text."""
     with pytest.raises(ConfigError) as caught:
         compile_routes([f"{text} break:403"])
     assert "s3cret" not in str(caught.value)

@@ -88,13 +88,12 @@ def test_with_the_password():
         (["if:empty:${HTTP_HOST} break:403"], b"403 Forbidden"),
     ],
 )
-def test_order(routes, status):
-    """The first that decides ends the search; continue and last let the request pass."""
+def test_the_first_deciding_route_counts(routes, status):
+    """The first deciding route ends the search; continue and last let the request pass."""
     assert respond(*routes).startswith(b"HTTP/1.1 " + status)
 
 
-def test_break_alone():
-    """It closes the connection without an answer, as in uWSGI."""
+def test_break_alone_closes_the_connection():
     with pytest.raises(ResponseTruncated):
         list(respond("^/x break:"))
     with pytest.raises(ResponseTruncated):
@@ -113,7 +112,7 @@ def test_break_alone():
     ],
 )
 def test_what_is_no_guard(text):
-    """An error tells the form, and not what may be a password."""
+    """An error tells the form, and not a possible password."""
     with pytest.raises(ConfigError) as caught:
         compile_routes([text])
     assert "s3cret" not in str(caught.value) and (
@@ -123,13 +122,11 @@ def test_what_is_no_guard(text):
 
 @pytest.mark.parametrize("routes", [["goto:a"], ["label:a", "goto:a", "label:a"], ["goto:2", "label:2"], ["label:"]])
 def test_labels_that_lead_nowhere(routes):
-    """A goto leads forward, to the first label of its name."""
     with pytest.raises(ConfigError, match="label"):
         compile_routes(routes)
 
 
-def test_statuses():
-    """A status without a known reason has one, too; compile_guard takes the action's name."""
+def test_statuses_have_a_reason():
     assert status_line("499") == "499 Refused"
     assert compile_guard("last", "")(None, {}, None) == "continue"
 
@@ -143,8 +140,8 @@ def test_statuses():
         ("^/(.*) redirect:/$1", "/\xc3\xbc", b"/%C3%BC"),
     ],
 )
-def test_redirect(route, path, place):
-    """Its Location has groups of the path and variables; a line end of the path does not end the field."""
+def test_a_redirect_has_groups_and_variables(route, path, place):
+    """The Location has groups of the path and variables; a line end of the path does not end the field."""
     fields = {"PATH_INFO": path, "QUERY_STRING": "q=1", "HTTP_HOST": "shop.example"}
     reply = respond(route, **fields)
     assert reply.startswith(b"HTTP/1.1 302 Found\r\n") and b"\r\nLocation: " + place + b"\r\n" in reply
@@ -155,7 +152,6 @@ def test_redirect(route, path, place):
     "text", ["redirect:", "^/ redirect: ", "^/ redirect:/$1", "redirect:/$0", "redirect:/${x}", "^/(.) redirect:/${x"]
 )
 def test_what_is_no_redirect(text):
-    """A target that cannot be made is an error at the start."""
     with pytest.raises(ConfigError):
         compile_routes([text])
 
@@ -170,11 +166,11 @@ def test_what_is_no_redirect(text):
     ],
 )
 def test_patterns_are_of_octets(pattern, path, is_found):
-    """A pattern beyond ASCII finds the path in UTF-8, as in uWSGI; letters of classes are those of ASCII."""
+    """A pattern beyond ASCII finds the path in UTF-8, as in uWSGI; letters of classes are ASCII's."""
     assert respond(f"{pattern} break:403", PATH_INFO=path).startswith(b"HTTP/1.1 403 ") == is_found
 
 
 def test_a_pattern_of_text():
-    """A flag for Unicode contradicts that, and is an error."""
+    """A flag for Unicode contradicts this, and is an error."""
     with pytest.raises(ConfigError, match="no regular expression"):
         compile_routes(["(?u)^/x break:403"])

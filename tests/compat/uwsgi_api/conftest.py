@@ -43,7 +43,7 @@ def memory(open_memory):
 
 @pytest.fixture
 def other():
-    """Run code in another process: other(memory, code, *texts) -> Other; it is ended behind the test."""
+    """Run code in another process: other(memory, code, *texts) -> Other, ended behind the test."""
     others = []
 
     def start(memory, code, *texts):

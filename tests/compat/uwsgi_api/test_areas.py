@@ -1,4 +1,4 @@
-"""Areas of memory: what real uWSGI answered when it was asked."""
+"""Areas of memory, with the recorded answers of real uWSGI."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ def shared_memory(open_memory, monkeypatch):
     monkeypatch.setattr(memory, "_memory", open_memory(extras=Extras(areas=("8192", "16"))))
 
 
-def test_octets():
-    """They are there for all, and an area ends where it ends."""
+def test_octets_are_shared_within_an_area():
     read, write = AREAS["sharedarea_read"], AREAS["sharedarea_write"]
     assert (
         write(0, 0, b"hello") is None
@@ -55,15 +54,13 @@ def test_no_such_range(name, arguments):
         ("long", 1 << 63, -(1 << 63)),
     ],
 )
-def test_numbers(suffix, written, found):
-    """They are of so many bits, with a sign, in the machine's order."""
+def test_numbers_have_their_bits_and_sign(suffix, written, found):
     assert (
         AREAS[f"sharedarea_write{suffix}"](0, 8, written) is None and AREAS[f"sharedarea_read{suffix}"](0, 8) == found
     )
 
 
-def test_changes():
-    """Added to and subtracted from, by one or more, around the end."""
+def test_changes_go_around_the_end():
     AREAS["sharedarea_write64"](0, 8, -5)
     for name, amount in (("inc64", ()), ("inc64", (10,)), ("dec64", (3,)), ("inclong", ())):
         assert AREAS[f"sharedarea_{name}"](0, 8, *amount) is None
@@ -75,8 +72,8 @@ def test_changes():
     assert AREAS["sharedarea_read32"](0, 4) == (1 << 31) - 1
 
 
-def test_locks(other):
-    """One for each area, which no app lock is; another process waits for it."""
+def test_locks_are_one_for_each_area(other):
+    """Each area has one lock, which is no app lock; another process waits for it."""
     AREAS["sharedarea_rlock"](0)
     AREAS["sharedarea_wlock"](1)
     assert not any(memory.shared().locks.is_locked(number) for number in range(256))

@@ -1,4 +1,4 @@
-"""The cache that processes share: what it keeps, for how long, and when who writes it dies."""
+"""The cache shared by processes: its values, their times, and a writer's death."""
 
 from __future__ import annotations
 
@@ -38,32 +38,28 @@ def clock(monkeypatch):
     return clock
 
 
-def test_kept(cache):
-    """What is set is there until it is deleted."""
+def test_a_set_value_is_kept_until_deleted(cache):
     assert cache.get(b"k") is None and not cache.has(b"k")
     assert cache.set(b"k", b"value") and cache.get(b"k") == b"value" and cache.has(b"k")
     assert cache.keys() == [b"k"]
     assert cache.delete(b"k") and not cache.delete(b"k") and cache.get(b"k") is None and cache.keys() == []
 
 
-def test_there_already(cache):
-    """Who sets what is there changes nothing; who updates does."""
+def test_there_already_means_no_change(cache):
     assert cache.set(b"k", b"1") and not cache.set(b"k", b"2") and cache.get(b"k") == b"1"
     assert cache.set(b"k", b"3", is_update=True) and cache.get(b"k") == b"3"
     assert cache.set(b"new", b"4", is_update=True) and cache.get(b"new") == b"4"
 
 
 @pytest.mark.parametrize(("key", "value"), [(b"k" * 9, b""), (b"k", b"x" * 17), (b"", b"")])
-def test_too_long(cache, caplog, key, value):
-    """It is not kept, and the log says why, once."""
+def test_too_long_values_are_not_kept(cache, caplog, key, value):
     assert not cache.set(key, value) and not cache.set(key, value, is_update=True)
     (record,) = caplog.records
     assert "which takes 1 to 8 (keysize=) and 16 (blocksize=)" in record.getMessage()
     assert cache.set(b"k" * 8, b"x" * 16) and cache.get(b"k" * 8) == b"x" * 16
 
 
-def test_expires(cache, clock):
-    """A value is there for its seconds; then it can be set again."""
+def test_a_value_expires_after_its_seconds(cache, clock):
     assert cache.set(b"k", b"1", 10) and cache.set(b"forever", b"")
     clock.now += 9.9
     assert cache.has(b"k") and sorted(cache.keys()) == [b"forever", b"k"]
@@ -86,7 +82,7 @@ def test_any_time_to_live(cache, clock, caplog, seconds):
 
 @pytest.mark.parametrize("seconds", ["10", None, 1j])
 def test_no_time_to_live(cache, caplog, seconds):
-    """What is no number is refused before anything is changed."""
+    """A wrong number is refused before any change."""
     cache.set(b"k", b"1")
     for change in (lambda: cache.set(b"k", b"2", seconds, is_update=True), lambda: cache.change(b"n", int, seconds)):
         with pytest.raises(TypeError):
@@ -115,8 +111,7 @@ def fill(cache, count=4, seconds=0):
         assert cache.set(b"%d" % number, b"v%d" % number, seconds)
 
 
-def test_full(cache, caplog, clock):
-    """It takes no more, says so once, and has room again behind a deletion."""
+def test_a_full_cache_takes_no_more(cache, caplog, clock):
     fill(cache)
     assert not cache.set(b"k", b"") and not cache.set(b"k", b"")
     (record,) = caplog.records
@@ -155,8 +150,7 @@ def test_what_was_not_used_for_long_makes_room(open_memory, clock, monkeypatch):
     assert sorted(cache.keys()) == [b"0", b"3", b"k", b"l"]
 
 
-def test_clear(cache):
-    """All are gone, and there is room for as many."""
+def test_a_clear_removes_all(cache):
     fill(cache)
     cache.delete(b"2")
     cache.clear()
@@ -164,8 +158,7 @@ def test_clear(cache):
     fill(cache)
 
 
-def test_numbers(cache, clock):
-    """They are counted with, as C does, and keep the end of their time."""
+def test_numbers_are_counted_as_in_c(cache, clock):
     assert cache.number(b"n") == 0
     assert cache.change(b"n", lambda n: n + 5, 10) and cache.number(b"n") == 5
     clock.now += 5
@@ -180,7 +173,7 @@ def test_numbers(cache, clock):
 
 
 def test_as_a_dict(open_memory):
-    """Whatever is done, it has what a dict would have: chains of many items, free ones used again."""
+    """Whatever is done, the cache equals a dict: chains of many items, free ones used again."""
     cache = open_memory("items=50,blocksize=8,keysize=8").caches["default"]
     rng, expected = random.Random(7), {}
     for step in range(4000):
@@ -204,7 +197,7 @@ def test_as_a_dict(open_memory):
 
 @pytest.mark.parametrize("change", first_on_pypy(cutting.CHANGES))
 def test_cut_off_anywhere(change):
-    """Who dies while it changes something leaves a whole cache: the others' values, and its own as before, as after, or not at all."""
+    """A process that dies amid a change leaves a whole cache: the others' values, and its own as before, as after, or not at all."""
     done = subprocess.run(
         [sys.executable, "-I", cutting.__file__, change], capture_output=True, text=True, timeout=100, check=False
     )
@@ -213,7 +206,7 @@ def test_cut_off_anywhere(change):
 
 @pytest.mark.parametrize("outer", first_on_pypy(nesting.OUTER))
 def test_used_in_the_midst_of_its_use(outer):
-    """A finalizer or a handler of a signal comes at any line: it reads what is there, what it changes is done, and nothing waits."""
+    """A finalizer or a handler of a signal comes at any line: it reads present values, its changes are done, and nothing waits."""
     done = subprocess.run(
         [sys.executable, nesting.__file__, outer], capture_output=True, text=True, timeout=100, check=False,
         env={**os.environ, "PYTHONPATH": str(Path(nesting.__file__).parents[1])},
@@ -222,7 +215,7 @@ def test_used_in_the_midst_of_its_use(outer):
 
 
 def test_used_under_the_lock(cache, clock):
-    """What is read is what is there; what is changed is told as it will be, and done behind it, in order."""
+    """Reads see the present; changes are told as they will be, and done behind it, in order."""
     fill(cache, 2)
     cache.change(b"n", lambda n: n + 1)
     cache.set(b"old", b"", 1)
@@ -245,9 +238,9 @@ def test_used_under_the_lock(cache, clock):
 
 @pytest.mark.provokes("a process ended while it changed the cache")
 def test_log_that_uses_the_cache(cache, caplog):
-    """A handler of the app's logging may count in the cache what the cache itself logs."""
+    """A handler of the app's logging may count in the cache the cache's own lines."""
     fill(cache, 2)
-    cache._put(cache._head, 1)  # as a process that has died would leave it
+    cache._put(cache._head, 1)  # as left by a dead process
 
     class Counting(logging.Handler):
         def emit(self, record):
@@ -264,7 +257,7 @@ def test_log_that_uses_the_cache(cache, caplog):
 
 @pytest.mark.provokes("a process ended while it changed the cache")
 def test_killed_while_it_writes(open_memory, other, caplog):
-    """Whoever comes next repairs it; nobody waits for the dead."""
+    """The next process repairs it; nobody waits for the dead."""
     memory = open_memory(SMALL)
     cache = memory.caches["default"]
     fill(cache, 2)
@@ -280,7 +273,6 @@ cache.set(b"new", b"", is_update=True)
 
 
 def test_seen_by_others(open_memory, other):
-    """Another process has what this one sets, and the other way round."""
     memory = open_memory(SMALL)
     memory.caches["default"].set(b"k", b"here")
     process = other(

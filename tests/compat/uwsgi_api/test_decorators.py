@@ -1,4 +1,4 @@
-"""The decorators of uwsgidecorators: what they register, and what is left of the function."""
+"""The decorators of uwsgidecorators: their registrations, and the function left."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ def work(number):
     return 5
 
 
-def test_signal(signals):
-    """The function stays what it is."""
+def test_signal_leaves_the_function_unchanged(signals):
     assert signal(17, target="workers")(work) is work
     assert signals._handlers == {17: Handler(work, ALL)}
 
@@ -52,17 +51,14 @@ def test_signal(signals):
         (lambda **named: cron(0, 3, -1, -1, -1, **named), Cron(0, 3, -1, -1, -1)),
     ],
 )
-def test_scheduled(signals, decorate, schedule):
-    """Each takes the first free signal, or the one that is named."""
+def test_scheduled_functions_take_a_free_signal(signals, decorate, schedule):
     signal(0)(work)
     assert decorate()(work) is work and decorate(signum=9, target="spooler")(work) is work
     assert signals._schedules == {1: schedule, 9: schedule}
     assert signals._handlers[9] == Handler(work, ANY)
 
 
-def test_lock():
-    """While the function runs, lock 0 is taken; behind it, it is not, whatever the function does."""
-
+def test_lock_is_held_while_the_function_runs():
     @lock
     def run(a, b=0):
         assert functions.is_locked()
@@ -74,8 +70,7 @@ def test_lock():
     assert not functions.is_locked()
 
 
-def test_harakiri(monkeypatch):
-    """A limit holds for a call of the function, however it ends."""
+def test_harakiri_limits_one_call(monkeypatch):
     limits = []
     monkeypatch.setattr(decorators, "set_user_harakiri", limits.append)
 
@@ -90,8 +85,7 @@ def test_harakiri(monkeypatch):
     assert limits == [5, "runs", 0] * 2
 
 
-def test_thread():
-    """Each call is in a thread of its own, which keeps no process from ending."""
+def test_thread_runs_each_call_in_a_thread():
     done, seen = threading.Event(), []
 
     @thread
@@ -103,14 +97,12 @@ def test_thread():
     assert done.wait(20) and seen == [(1, 2, True)]
 
 
-def test_rpc(monkeypatch):
-    """The function is there for other servers, in place of what had the name."""
+def test_rpc_registers_the_function(monkeypatch):
     monkeypatch.setattr(aserve_rpc.registry, "_functions", {})
     rpc("f")(lambda: b"1")
     rpc("f")(lambda: b"2")
     assert aserve_rpc.call_local(b"f") == b"2"
 
 
-def test_names():
-    """They are called as in uWSGI."""
+def test_names_are_uwsgis_own():
     assert all(DECORATORS[name].__name__ == name for name in DECORATORS)

@@ -49,8 +49,7 @@ def new_pages(*workers):
     return pages
 
 
-def test_the_keys():
-    """Each worker has all that uWSGI's has, in its types: status pages read them."""
+def test_the_keys_are_uwsgis():
     (worker,) = facts.workers()
     assert {name: type(value) for name, value in worker.items()} == KEYS
     assert {name: type(value) for name, value in worker["apps"][0].items()} == APP_KEYS
@@ -58,8 +57,8 @@ def test_the_keys():
     assert 0 < worker["rss"] < worker["vsz"] and 0 < worker["last_spawn"] <= time.time() + 1
 
 
-def test_the_workers(become):
-    """One for each slot, the newest; a mold is none. What does not count has the requests of a second ago."""
+def test_the_workers_are_one_for_each_slot(become):
+    """One for each slot, the newest; a mold is none. One without counts has the requests of a second ago."""
     pages = new_pages((2, 2, 12, 0), (2, 1, 15, 1), (1, 1, 11, 0), (1, 3, 13, 3), (MOLD, 1, 14, 0), (3, 1, 0, 0))
     become(Process(1, 4242, 2, pages=pages))
     found = [
@@ -70,8 +69,8 @@ def test_the_workers(become):
     os.close(pages.fd)
 
 
-def test_counts(become):
-    """A worker that counts says what it has done; what the ones before it have done is in the sums."""
+def test_counts_of_workers_are_told(become):
+    """A counting worker tells its counts; earlier ones' are in the sums."""
     pages = new_pages((1, 4, os.getpid(), 0))
     become(Process(1, 4242, 1, pages=pages, page_number=1))
     tallies = memory.shared().tallies
@@ -86,12 +85,10 @@ def test_counts(become):
 
 
 def test_a_process_that_is_gone():
-    """What the kernel does not know is 0."""
     assert facts.memory_of(1 << 30) == (0, 0) and facts.began_at(1 << 30) == 0
 
 
-def test_this_process():
-    """Its memory, the time, whether it serves; what has no meaning here has uWSGI's usual value."""
+def test_this_process_tells_memory_and_time():
     resident, whole = facts.mem()
     assert 0 < resident < whole and abs(facts.micros() / 1e6 - time.time()) < 60
     assert facts.logsize() == 0 and facts.ready() is True and facts.accepting() is None
@@ -100,7 +97,6 @@ def test_this_process():
 
 @pytest.mark.parametrize("masterpid", [4242, 0])
 def test_reload_and_stop(become, monkeypatch, masterpid):
-    """They are the supervisor's, by signals; without one, this process's."""
     sent, pid = [], masterpid or os.getpid()
     monkeypatch.setattr(os, "kill", lambda *what: sent.append(what))
     become(Process(1, masterpid))
@@ -113,8 +109,7 @@ def test_reload_and_stop(become, monkeypatch, masterpid):
             facts.reload()
 
 
-def test_log(caplog):
-    """uwsgi.log writes to the server's log, text or octets."""
+def test_log_takes_text_or_octets(caplog):
     caplog.set_level("INFO", "aserve")
     assert facts.log("text") is True and facts.log(b"octets \xff") is True
     assert caplog.messages == ["text", r"octets \xff"]

@@ -1,4 +1,4 @@
-"""What the functions of the module say, as uWSGI's do: True, None, bytes."""
+"""The results of the module's functions, as uWSGI's: True, None, bytes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,14 @@ def shared_memory(open_memory, monkeypatch):
     monkeypatch.setattr(functions, "SIGNALS", Signals(memory.shared))
 
 
-def test_locks():
-    """Lock 0, unless it is said."""
+def test_locks_default_to_lock_0():
     functions.lock()
     assert functions.is_locked() is True and functions.is_locked(1) is False
     functions.unlock()
     assert functions.is_locked() is False
 
 
-def test_cache():
-    """None is what was not done; text is UTF-8."""
+def test_cache_functions_answer_none_if_undone():
     assert functions.cache_get("k") is None and functions.cache_exists("k") is None and functions.cache_del("k") is None
     assert functions.cache_set("k", "é") is True and functions.cache_get(b"k") == "é".encode()
     assert functions.cache_set("k", b"2", 10) is None and functions.cache_update("k", b"2", 10) is True
@@ -38,8 +36,7 @@ def test_cache():
     assert functions.cache_clear() is True and functions.cache_get("k") is None
 
 
-def test_numbers():
-    """With the defaults of uWSGI."""
+def test_numbers_have_uwsgis_defaults():
     assert functions.cache_inc("n") is True and functions.cache_inc("n", 9) is True and functions.cache_num("n") == 10
     assert functions.cache_dec("n") is True and functions.cache_num("n") == 9
     assert functions.cache_mul("n") is True and functions.cache_num("n") == 18
@@ -51,8 +48,8 @@ def test_numbers():
 
 
 @pytest.mark.parametrize("count", [functions.cache_inc, functions.cache_dec, functions.cache_mul, functions.cache_div])
-def test_amounts(count):
-    """They are whole and have 64 bits, as in C; what is none is refused before all processes wait for it."""
+def test_amounts_have_64_bits(count):
+    """Amounts are whole and have 64 bits, as in C; a wrong one is refused before all processes wait for it."""
     functions.cache_inc("n", 5)
     for amount in ("1", 1.5, None):
         with pytest.raises(TypeError):
@@ -64,8 +61,6 @@ def test_amounts(count):
 
 
 def test_types_of_the_app():
-    """What its own types do by themselves is not asked."""
-
     class Text(str):
         def encode(self, *arguments):
             return 5
@@ -79,7 +74,7 @@ def test_types_of_the_app():
 
 @pytest.mark.parametrize("number", [1.0, "1", None])
 def test_signals_have_whole_numbers(number):
-    """What is none leaves no signal behind that nobody can look at."""
+    """A wrong number leaves no signal behind that nobody can look at."""
     for use in (
         lambda: functions.register_signal(number, "", print),
         lambda: functions.signal(number),
@@ -92,15 +87,13 @@ def test_signals_have_whole_numbers(number):
 
 
 @pytest.mark.parametrize("name", ["first", b"first", None, ""])
-def test_which_cache(name):
-    """The first is meant where none is named."""
+def test_the_first_cache_is_meant(name):
     functions.cache_set("k", b"1", 0, name)
     functions.cache_set("k", b"2", 0, "b")
     assert functions.cache_get("k") == b"1" and functions.cache_get("k", "b") == b"2"
 
 
 def test_no_such_cache(open_memory, monkeypatch):
-    """The error says what makes one."""
     with pytest.raises(ValueError, match="there is no cache 'c'; --uwsgi-cache name=c,items=1000 has one"):
         functions.cache_set("k", "v", 0, "c")
     assert functions.cache_get("k", "c") is None
@@ -112,16 +105,14 @@ def test_no_such_cache(open_memory, monkeypatch):
             use()
 
 
-def test_types():
-    """What is neither bytes nor text is a mistake of the caller's."""
+def test_types_beyond_bytes_and_text_are_mistakes():
     with pytest.raises(TypeError, match="bytes or text, not int: 5"):
         functions.cache_set("k", 5)
     with pytest.raises(TypeError, match="bytes or text, not NoneType"):
         functions.cache_get(None)
 
 
-def test_signals():
-    """Registered, and asked for."""
+def test_signals_are_registered_and_asked_for():
     assert functions.signal_registered(3) is False and functions.free_signal() == 0
     functions.register_signal(3, b"workers", print)
     functions.register_signal(0, "", print)
@@ -136,8 +127,7 @@ def test_signals():
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 1e10, float("nan")])
-def test_no_timer(seconds):
-    """A timer has a time."""
+def test_no_timer_without_a_time(seconds):
     for add in (functions.add_timer, functions.add_rb_timer):
         with pytest.raises(ValueError, match="is none"):
             add(0, seconds)
@@ -151,6 +141,5 @@ def test_all_signals_taken():
         functions.free_signal()
 
 
-def test_names():
-    """They are called as in uWSGI."""
+def test_names_are_uwsgis_own():
     assert all(FUNCTIONS[name].__name__ == name for name in FUNCTIONS) and "free_signal" not in FUNCTIONS

@@ -1,4 +1,4 @@
-"""Who runs a signal, and what its function is called."""
+"""The runner of a signal, and its function's name."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from aserve.compat.uwsgi_api.schedules import Every
     [("", ANY), ("worker", ANY), ("worker0", ANY), ("spooler", ANY), ("mule", ANY), ("mule3", ANY), ("farm_a", ANY),
      ("workers", ALL), ("active-workers", ALL), ("mules", ALL), ("worker12", 12)],
 )  # fmt: skip
-def test_targets(target, meant):
-    """Mules and the spooler are there so that no request waits: without mules, any worker's thread will do."""
+def test_targets_name_workers(target, meant):
+    """Mules and the spooler serve to keep requests from waiting: without mules, any worker's thread will do."""
     assert parse_target(target) == meant
 
 
 def test_targets_of_mules():
-    """With mules, what is for them runs in them: in any, in each, or in the one that is named; a number beyond them is any worker's."""
+    """With mules, their signals run in them: in any, in each, or in the named one; a number beyond them is any worker's."""
     assert (parse_target("mule", 2), parse_target("mule0", 2), parse_target("mules", 2)) == (
         ANY_MULE,
         ANY_MULE,
@@ -45,12 +45,11 @@ def test_targets_of_mules():
 
 @pytest.mark.parametrize("target", ["subscribed", "workerx", "emperor"])
 def test_no_such_target(target):
-    """It is named."""
     with pytest.raises(ValueError, match=f"'{target}' is no target"):
         parse_target(target)
 
 
-def test_names():
+def test_names_are_the_same_on_all_hosts():
     """A function is known by its name, however its signal is numbered; two of one name and schedule are two."""
     handlers = {
         number: Handler(function, ANY) for number, function in ((5, len), (7, len), (8, len), (9, print), (3, len))
@@ -64,7 +63,7 @@ def test_names():
 
 
 def test_names_without_addresses():
-    """What has no name of its own has the same in all processes: otherwise each of them would run a tick."""
+    """A nameless function has the same name in all processes: otherwise each of them would run a tick."""
 
     class Job:
         def __call__(self, number):

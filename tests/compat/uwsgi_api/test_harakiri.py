@@ -1,4 +1,4 @@
-"""Limits of time that the app sets: the process ends when one is over, in the way that costs other requests nothing."""
+"""The app's own time limits: the process ends at one's end, in the way that costs other requests nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aserve.compat.uwsgi_api.request import remembering
 
 @pytest.fixture(autouse=True)
 def sent(monkeypatch):
-    """The signals that this process sends to itself; no thread looks at limits."""
+    """The signals sent by this process to itself; no thread looks at limits."""
     found = []
     monkeypatch.setattr(process_module, "_present", Process())
     monkeypatch.setattr(module, "_limits", {})
@@ -35,8 +35,8 @@ def sent(monkeypatch):
         (Process(0, 4242, mule_id=2), [(True, signal.SIGKILL)], "it is killed"),
     ],
 )
-def test_overdue(sent, caplog, process, signals, text):
-    """A worker is replaced, a mule is killed; the log says where the thread is, once."""
+def test_an_overdue_process_is_replaced(sent, caplog, process, signals, text):
+    """A worker is replaced, a mule is killed; the log tells the thread's place, once."""
     become(process)
     set_user_harakiri(3)
     end_overdue(time.monotonic())
@@ -44,11 +44,10 @@ def test_overdue(sent, caplog, process, signals, text):
     end_overdue(time.monotonic() + 3)
     end_overdue(time.monotonic() + 3)
     assert sent == signals and len(caplog.messages) == 1
-    assert text in caplog.messages[0] and "test_overdue" in caplog.messages[0]
+    assert text in caplog.messages[0] and "test_an_overdue_process_is_replaced" in caplog.messages[0]
 
 
-def test_done(sent):
-    """What has ended in time ends nothing."""
+def test_a_done_call_ends_nothing(sent):
     set_user_harakiri(3)
     set_user_harakiri(0)
     set_user_harakiri(0)
@@ -57,7 +56,7 @@ def test_done(sent):
 
 
 def test_a_request_that_has_ended(sent):
-    """Its limit ends with it, also if the app does not say so; so does that of a thread."""
+    """A request's limit ends with it, also without the app's word; so does a thread's."""
     become(Process(1, 4242))
 
     def app(environ, start_response):
@@ -74,7 +73,7 @@ def test_a_request_that_has_ended(sent):
 
 
 def test_a_thread_looks(sent, monkeypatch):
-    """It is started by the first limit; a forked child has neither."""
+    """The thread is started by the first limit; a forked child has neither."""
     began, threads = threading.Event(), []
     monkeypatch.setattr(module, "_looking", [])
 

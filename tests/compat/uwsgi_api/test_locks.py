@@ -1,4 +1,4 @@
-"""Locks among processes: one has it, and whoever dies lets it go."""
+"""Locks among processes: one has it, and a dying process lets it go."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ LOCKED = "memory.locks.lock(3)\ntell('locked')\nwait()\nmemory.locks.unlock(3)\n
 
 
 def test_in_one_process(memory):
-    """Taken, and let go; one that is not taken can be let go, too."""
     locks = memory.locks
     locks.lock(0)
     assert locks.is_locked(0) and not locks.is_locked(1)
@@ -23,15 +22,13 @@ def test_in_one_process(memory):
 
 @pytest.mark.parametrize("number", [-1, 256])
 def test_no_such_lock(memory, number):
-    """They have numbers."""
     for use in (memory.locks.lock, memory.locks.unlock, memory.locks.is_locked):
         with pytest.raises(ValueError, match=f"there is no lock {number}"):
             use(number)
 
 
 @pytest.mark.parametrize("number", [1.0, "1", None])
-def test_no_number(memory, number):
-    """They are whole; what is none has changed nothing."""
+def test_no_number_changes_nothing(memory, number):
     for use in (memory.locks.lock, memory.locks.unlock, memory.locks.is_locked):
         with pytest.raises(TypeError):
             use(number)
@@ -39,7 +36,7 @@ def test_no_number(memory, number):
 
 
 def test_another_thread_waits(memory):
-    """Two threads of a process do not have it at once; any of them may let it go."""
+    """Two threads of a process never have it at once; any of them may let it go."""
     memory.locks.lock(0)
     order = []
     thread = threading.Thread(target=lambda: (memory.locks.lock(0), order.append("second")))
@@ -51,7 +48,7 @@ def test_another_thread_waits(memory):
 
 
 def test_another_process_has_it(memory, other):
-    """Who asks sees that, and who waits gets it afterwards."""
+    """An asking process sees the lock, and a waiting one gets it afterwards."""
     process = other(memory, LOCKED)
     assert process.hear() == "locked"
     assert memory.locks.is_locked(3)
@@ -62,7 +59,7 @@ def test_another_process_has_it(memory, other):
 
 
 def test_a_process_that_is_killed(memory, other):
-    """It lets go of what it has; who waits for it gets it."""
+    """The killed process lets go; a waiting one gets the lock."""
     process = other(memory, LOCKED)
     assert process.hear() == "locked"
     process.process.kill()
@@ -70,8 +67,8 @@ def test_a_process_that_is_killed(memory, other):
     memory.locks.unlock(3)
 
 
-def test_interrupted_wait(memory, other, monkeypatch):
-    """Who is interrupted while it waits has nothing: others in the process can wait, too."""
+def test_an_interrupted_wait_leaves_nothing(memory, other, monkeypatch):
+    """An interrupted waiter has nothing: others in the process can wait, too."""
     process = other(memory, LOCKED)
     assert process.hear() == "locked"
 
@@ -88,7 +85,7 @@ def test_interrupted_wait(memory, other, monkeypatch):
 
 
 def test_one_at_a_time(memory, other):
-    """What is ours is done by one thread of all processes: no addition is lost."""
+    """One thread of all processes runs at a time: no addition is lost."""
     count = 300
     code = f"""
 def add():
@@ -110,14 +107,14 @@ wait()
 
 
 def test_run_lets_go_of_it(memory):
-    """Also when what it calls raises; its result is returned."""
+    """Also after an exception; the result is returned."""
     with pytest.raises(ZeroDivisionError):
         memory.locks.run(lambda: 1 // 0)
     assert memory.locks.run(lambda x: x + 1, 2) == 3
 
 
-def test_inside(memory):
-    """A thread that is under the lock is told so, in place of a wait for itself; what waits for its end comes in order."""
+def test_inside_the_lock_a_call_is_told_so(memory):
+    """A thread under the lock is told so, in place of a wait for itself; later calls come in order."""
     done = []
 
     def interrupted():
@@ -133,7 +130,7 @@ def test_inside(memory):
 
 
 def test_what_waits_for_the_end_of_a_call(memory):
-    """It comes also when that call raises, and the rest with the next call when it raises itself."""
+    """The later call comes also after an exception, and the rest with the next call after its own."""
     done = []
 
     def interrupted():
@@ -148,7 +145,7 @@ def test_what_waits_for_the_end_of_a_call(memory):
 
 
 def test_signals_that_run(memory, other):
-    """One process runs a signal; another cannot until that ends, or dies."""
+    """One process runs a signal; another cannot until its end, or its death."""
     process = other(memory, "tell(memory.locks.begin(5))\nwait()\nmemory.locks.end(5)\ntell('ended')\nwait()\n")
     assert process.hear() == "True"
     assert not memory.locks.begin(5) and memory.locks.begin(6)
@@ -168,7 +165,6 @@ tell(memory.locks.is_locked(1))
 """
 
 
-def test_forked(memory, other):
-    """A process that the app forks has none of its parent's locks, and its locks are its own."""
+def test_a_forked_process_has_no_lock(memory, other):
     process = other(memory, FORKED)
     assert process.hear() == "0" and process.hear() == "True"

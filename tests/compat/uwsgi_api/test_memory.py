@@ -1,4 +1,4 @@
-"""The memory that processes share: made once, found again by its descriptor."""
+"""The memory shared by processes: made once, found again by its descriptor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aserve.features.sharing.settings import Shared
 
 @pytest.fixture
 def nothing_shared(monkeypatch):
-    """As in a process that has no memory yet; what it makes is closed."""
+    """Begin without memory in this process; new memory is closed."""
     monkeypatch.setattr(module, "_memory", None)
     monkeypatch.setattr(module, "KEPT", {})
     yield
@@ -22,16 +22,15 @@ def nothing_shared(monkeypatch):
         os.close(module._memory.fd)
 
 
-def test_found_again(open_memory):
-    """By its descriptor, with all that is in it, as new code of an upgrade has it."""
+def test_memory_is_found_again_by_descriptor(open_memory):
+    """Found by its descriptor, with all its values, as by new code of an upgrade."""
     before = open_memory("items=10", "items=5,name=b")
     before.caches["b"].set(b"k", b"v")
     after = open_memory("items=10", "items=5,name=b", fd=before.fd)
     assert after.fd == before.fd and after.caches["b"].get(b"k") == b"v" and list(after.caches) == ["default", "b"]
 
 
-def test_other_caches(open_memory):
-    """A file with something else in it is closed, and another made."""
+def test_other_caches_mean_new_memory(open_memory):
     before = Memory.open(["items=10"])
     fd = os.dup(before.fd)
     after = open_memory("items=11", fd=fd)
@@ -39,8 +38,8 @@ def test_other_caches(open_memory):
     os.close(before.fd)
 
 
-def test_places(open_memory):
-    """Nothing stands in another's place: the last octet of each is its own."""
+def test_places_do_not_overlap(open_memory):
+    """Nothing overlaps: the last octet of each is its own."""
     memory = open_memory("items=3,blocksize=8,keysize=8", "items=3,blocksize=8,keysize=8,name=b")
     for cache in memory.caches.values():
         for number in range(3):
@@ -50,22 +49,19 @@ def test_places(open_memory):
         assert sorted(cache.keys()) == [b"0", b"1", b"2"] and cache.get(b"2") == b"x" * 8
 
 
-def test_too_many(open_memory):
-    """The names of caches have a limit."""
+def test_too_many_caches_are_refused(open_memory):
     with pytest.raises(OSError, match="caches are too many"):
         open_memory(*[f"items=1,name=cache-of-a-rather-long-name-{number}" for number in range(100)])
 
 
-def test_joined(nothing_shared, store_server):
-    """With other hosts it has no caches of its own, and no memory for them."""
+def test_joined_hosts_need_no_memory(nothing_shared, store_server):
     memory = share(["items=1000000"], shared=Shared(store_server.url, "shop"))
     assert memory.caches["default"].set(b"k", b"v") and memory.caches is memory.hosts.caches
     assert store_server.ask("GET", "shop:cache:default:k") == b"$1\r\nv\r\n" and len(memory.octets) < 1 << 20
     memory.hosts.store.close()
 
 
-def test_shared(nothing_shared):
-    """One for a process; an upgrade keeps its file."""
+def test_shared_memory_is_one_for_a_process(nothing_shared):
     with pytest.raises(RuntimeError, match="--uwsgi-module on"):
         shared()
     memory = share(["items=3"])
@@ -73,8 +69,8 @@ def test_shared(nothing_shared):
     assert module.KEPT[module.NAME] == memory.fd
 
 
-def test_extras(open_memory):
-    """A queue, areas and metrics have places of their own, beside the caches; with others, new memory is made."""
+def test_extras_have_their_own_places(open_memory):
+    """A queue, areas and metrics have their own places, beside the caches; with others, new memory is made."""
     extras = Extras("items=2,blocksize=8", ("7", "16"), ("a", "b"))
     memory = open_memory("items=3,blocksize=8,keysize=8", extras=extras)
     memory.ring.set(1, b"x" * 8)

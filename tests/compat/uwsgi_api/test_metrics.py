@@ -1,4 +1,4 @@
-"""Metrics of the app: what real uWSGI answered when it was asked."""
+"""Metrics of the app, with the recorded answers of real uWSGI."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ def shared_memory(open_memory, monkeypatch):
     monkeypatch.setattr(memory, "_memory", open_memory(extras=Extras(metrics=("m", "g"))))
 
 
-def test_changes():
-    """Each is done, and seen."""
+def test_changes_are_done_and_seen():
     get, found = METRICS["metric_get"], []
     for name, amount in (
         ("inc", ()),
@@ -36,7 +35,7 @@ def test_changes():
     assert get("g") == -(1 << 63)
 
 
-def test_not_done():
-    """One that is not there is 0, and is not changed; nothing is divided by 0."""
+def test_unknown_metrics_are_not_changed():
+    """A missing metric is 0, and is not changed; nothing is divided by 0."""
     assert METRICS["metric_get"]("none") == 0
     assert METRICS["metric_inc"]("none") is METRICS["metric_set"]("none", 1) is METRICS["metric_div"]("m", 0) is None

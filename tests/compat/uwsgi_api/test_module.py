@@ -1,4 +1,4 @@
-"""`import uwsgi` under aserve: there where nothing else is, and what it has behaves as in uWSGI 2.0.30."""
+"""`import uwsgi` under aserve: there where nothing else is, and its parts behave as in uWSGI 2.0.30."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from aserve.lifecycle import hooks
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch):
-    """An empty registry, no module `uwsgi`, and import hooks that are put back."""
+    """An empty registry, no module `uwsgi`, and restored import hooks."""
     monkeypatch.setattr(rpc.registry, "_functions", {})
     monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if not type(f).__module__.startswith("aserve")])
     monkeypatch.setattr(hooks, "_functions", [])
@@ -51,26 +51,23 @@ def uwsgi():
 # The module
 
 
-def test_import(uwsgi):
-    """An app's import finds it, once for all; it is a module like others."""
+def test_import_finds_the_module(uwsgi):
     assert sys.modules["uwsgi"] is uwsgi is importlib.import_module("uwsgi")
     assert uwsgi.__name__ == "uwsgi" and importlib.util.find_spec("uwsgi") is not None
 
 
-def test_not_installed():
-    """Without install() there is none."""
+def test_not_installed_means_no_module():
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("uwsgi")
 
 
 def test_not_seen_until_imported():
-    """What only looks whether uWSGI runs, without importing it, sees that it does not."""
+    """A look for a running uWSGI, without importing it, finds none."""
     install()
     assert "uwsgi" not in sys.modules
 
 
-def test_twice():
-    """Installing again does nothing."""
+def test_installing_twice_does_nothing():
     install()
     hooks = list(sys.meta_path)
     install()
@@ -86,14 +83,13 @@ def test_another_comes_first(tmp_path, monkeypatch):
 
 
 def test_other_modules_are_none_of_its_business():
-    """Any other missing module is as missing as before."""
     install()
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("uwsgi2")
 
 
 def test_what_is_not_available(uwsgi):
-    """What an app lacks is named, and so is what there is."""
+    """The error names the missing part, and the present ones."""
     with pytest.raises(
         AttributeError, match=r"uwsgi\.setprocname is not available under aserve; the package setproctitle"
     ):
@@ -103,8 +99,7 @@ def test_what_is_not_available(uwsgi):
         exec("from uwsgi import setprocname")
 
 
-def test_facts(uwsgi):
-    """What apps ask about the server."""
+def test_facts_about_the_server_are_there(uwsgi):
     assert uwsgi.mule_id() == 0 and uwsgi.applications == {} and uwsgi.opt["py-call-uwsgi-fork-hooks"] is True
     assert uwsgi.hostname == socket.gethostname().encode() and 0 < uwsgi.started_on <= time.time()
     assert uwsgi.version.startswith(b"aserve ")
@@ -113,7 +108,7 @@ def test_facts(uwsgi):
 
 
 def test_post_fork_hook(uwsgi):
-    """What an app, or uWSGI's own uwsgidecorators, sets there is called when the process is about to serve; nothing need be."""
+    """A hook set by an app, or uWSGI's own uwsgidecorators, is called when the process is about to serve; none need be."""
     hooks.call_post_fork()
     calls = []
     uwsgi.post_fork_hook = lambda: calls.append("hook")
@@ -122,14 +117,13 @@ def test_post_fork_hook(uwsgi):
 
 
 def test_post_fork_hook_without_the_module():
-    """An app that has not imported it sets nothing."""
     install()
     hooks.call_post_fork()
 
 
 @pytest.fixture(params=["ours", "uWSGI's"])
 def decorators(request):
-    """The module uwsgidecorators: ours, or that of uWSGI where it is installed."""
+    """The module uwsgidecorators: ours, or an installed uWSGI's."""
     install(Process(2, 4242, 8))
     if request.param == "ours":
         return importlib.import_module("uwsgidecorators")
@@ -141,8 +135,7 @@ def decorators(request):
     return module
 
 
-def test_postfork(decorators):
-    """The decorator of uwsgidecorators: for all worker processes, or for the one of a number."""
+def test_postfork_is_for_all_workers_or_one(decorators):
     calls = []
 
     @decorators.postfork
@@ -159,8 +152,7 @@ def test_postfork(decorators):
     assert calls == ["all", "second"] and connect() == 5
 
 
-def test_scheduled(decorators):
-    """Functions that run by themselves, by both."""
+def test_scheduled_functions_run_by_both_modules(decorators):
     decorators.timer(3, target="spooler")(print)
     decorators.cron(0, 3, -1, -1, -1)(len)
     decorators.signal(7)(repr)
@@ -175,8 +167,7 @@ def test_scheduled(decorators):
         ("erlang", "no Erlang"),
     ],
 )
-def test_other_decorators(name, instead):
-    """What is not there is named, and what to use instead."""
+def test_other_decorators_are_told_as_missing(name, instead):
     install()
     decorators = importlib.import_module("uwsgidecorators")
     text = rf"uwsgidecorators\.{name} is not available under aserve; .*{instead}"
@@ -186,7 +177,7 @@ def test_other_decorators(name, instead):
 
 
 def test_ours_comes_first(tmp_path, monkeypatch):
-    """uWSGI's own wants a master before it can be imported."""
+    """uWSGI's own wants a master before its import."""
     (tmp_path / "uwsgidecorators.py").write_text("raise ZeroDivisionError\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     install()
@@ -194,7 +185,6 @@ def test_ours_comes_first(tmp_path, monkeypatch):
 
 
 def test_in_a_worker_process():
-    """They say which of several processes this is."""
     install(Process(3, 4242, 8))
     uwsgi = importlib.import_module("uwsgi")
     assert (uwsgi.numproc, uwsgi.worker_id(), uwsgi.masterpid()) == (8, 3, 4242)
@@ -211,14 +201,13 @@ def test_in_a_worker_process():
     ],
 )
 def test_what_agents_ask(process, truths):
-    """How it is here, whatever the file of uWSGI's says."""
+    """The facts are of this server, whatever uWSGI's file says."""
     install(process)
     opt = importlib.import_module("uwsgi").opt
     assert opt == {"enable-threads": True, "py-call-uwsgi-fork-hooks": True, **truths}
 
 
-def test_at_exit(uwsgi):
-    """What the app puts there is called; nothing need be."""
+def test_at_exit_calls_the_apps_function(uwsgi):
     uwsgi_module._call_atexit()
     calls = []
     uwsgi.atexit = lambda: calls.append("end")
@@ -227,7 +216,7 @@ def test_at_exit(uwsgi):
 
 
 @pytest.mark.parametrize(("worker_id", "mule_id"), [(0, 0), (3, 0), (0, 2)])
-def test_begins(monkeypatch, worker_id, mule_id):
+def test_signals_begin_with_a_serving_worker(monkeypatch, worker_id, mule_id):
     """A worker begins when it is about to serve, and so does a mule; neither a mold nor a trial does."""
     begun = []
     monkeypatch.setattr(uwsgi_module.SIGNALS, "begin", lambda places, serves: begun.append((places, serves())))
@@ -239,15 +228,13 @@ def test_begins(monkeypatch, worker_id, mule_id):
     assert uwsgi_module.SIGNALS._serves is None
 
 
-def test_is_imported(uwsgi):
-    """Ours, and not a module of the same name: then requests are counted for it."""
+def test_a_module_of_the_same_name_is_not_ours(uwsgi):
     assert uwsgi_module.is_imported()
     sys.modules["uwsgi"] = sys
     assert not uwsgi_module.is_imported()
 
 
-def test_extras(monkeypatch, open_memory):
-    """A queue, areas and metrics are there with their settings, as in uWSGI, and only then."""
+def test_extras_are_there_with_their_settings(monkeypatch, open_memory):
     extras = Extras("items=10,blocksize=16", ("4k",), ("visits",))
     monkeypatch.setattr(memory, "_memory", open_memory(extras=extras))
     install(Process(extras=extras))
@@ -264,8 +251,8 @@ def test_extras(monkeypatch, open_memory):
         uwsgi.queue_push("a")
 
 
-def test_the_layer(uwsgi):
-    """An app that has imported it can ask about its request; another one is left as it is."""
+def test_the_layer_serves_importing_apps_alone(uwsgi):
+    """An app that has imported it can ask about its request; another one is left unchanged."""
     found = []
 
     def app(environ, start_response):
@@ -278,18 +265,17 @@ def test_the_layer(uwsgi):
     assert uwsgi_module.wrap_app(app) is app
 
 
-def test_the_counts(uwsgi):
-    """They are this process's, and signals are among them."""
+def test_the_counts_are_this_processs(uwsgi):
     tally = uwsgi_module.begin_tally()
     SIGNALS.on_run()
     assert uwsgi.workers()[0]["signals"] == 1 and tally.thread_seconds == 0
 
 
 def test_messages_of_mules(uwsgi, monkeypatch):
-    """They are for the function that the app has set, or for those of @mulefunc."""
+    """Messages are for the app's function, or for those of @mulefunc."""
     monkeypatch.setattr(mules, "_functions", {})
     assert uwsgi_module.mule_hook() is None
-    mules.mulefunc(test_import)
+    mules.mulefunc(test_import_finds_the_module)
     assert uwsgi_module.mule_hook() is mules.mule_msg_dispatcher
     uwsgi.mule_msg_hook = print
     assert uwsgi_module.mule_hook() is print
@@ -298,22 +284,20 @@ def test_messages_of_mules(uwsgi, monkeypatch):
 # RPC
 
 
-def test_register(uwsgi):
-    """register_rpc says True, and replaces what had the name before."""
+def test_register_replaces_a_function(uwsgi):
     assert uwsgi.register_rpc("f", lambda: b"1") is True
     assert uwsgi.register_rpc("f", lambda: b"2", 3) is True
     assert uwsgi.rpc_list() == (b"f",)
     assert rpc.registered() == ["f"] and rpc.call_local(b"f") == b"2"
 
 
-def test_register_refuses(uwsgi):
-    """A name that is too long is a ValueError, as in uWSGI."""
+def test_register_refuses_long_names(uwsgi):
     with pytest.raises(ValueError, match="255"):
         uwsgi.register_rpc("n" * 256, lambda: b"")
 
 
 @pytest.mark.parametrize("address", [None, "", b""])
-def test_local_calls(uwsgi, address):
+def test_local_calls_stay_in_the_process(uwsgi, address):
     """Without an address, and with call(), the function of this process is called; text is lenient."""
     uwsgi.register_rpc("join", lambda *arguments: b"|".join(arguments))
     assert uwsgi.rpc(address, b"join", b"a", b"b") == uwsgi.call(b"join", b"a", b"b") == b"a|b"
@@ -325,14 +309,12 @@ def fail():
 
 
 @pytest.mark.parametrize("function", [fail, lambda: None, lambda: "text", lambda: b""])
-def test_local_failures(uwsgi, function):
-    """A function that fails, or returns nothing, gives None."""
+def test_local_failures_give_none(uwsgi, function):
     uwsgi.register_rpc("f", function)
     assert uwsgi.call(b"f") is None and uwsgi.rpc(None, b"f") is None and uwsgi.call(b"other") is None
 
 
-def test_types(uwsgi):
-    """What is neither bytes nor text is a mistake of the caller."""
+def test_types_beyond_bytes_and_text_are_mistakes(uwsgi):
     with pytest.raises(TypeError):
         uwsgi.call(b"f", 1)
     with pytest.raises(TypeError):
@@ -348,8 +330,7 @@ def test_types(uwsgi):
         ("a.sock", "unix:a.sock"),
     ],
 )
-def test_remote_calls(uwsgi, monkeypatch, address, place):
-    """An address is a port's or a socket's path, as uWSGI has it."""
+def test_remote_calls_take_uwsgis_addresses(uwsgi, monkeypatch, address, place):
     calls = []
     monkeypatch.setattr(rpc, "call_blocking", lambda *words: calls.append(words) or b"result")
     assert uwsgi.rpc(address, b"f", b"a") == b"result"
@@ -357,8 +338,7 @@ def test_remote_calls(uwsgi, monkeypatch, address, place):
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "no/such.sock", "a:b:c"])
-def test_remote_failures(uwsgi, caplog, address):
-    """A call that fails gives None, and the log says why."""
+def test_remote_failures_give_none(uwsgi, caplog, address):
     assert uwsgi.rpc(address, b"f") is None
     (record,) = caplog.records
     assert record.getMessage().startswith("uwsgi.rpc: ")

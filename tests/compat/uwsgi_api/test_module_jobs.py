@@ -1,4 +1,4 @@
-"""Jobs, as `import uwsgi` and uwsgidecorators have them with --spooler; tests/e2e/test_spooler.py has real ones."""
+"""Jobs, by `import uwsgi` and uwsgidecorators with --spooler; tests/e2e/test_spooler.py has real ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aserve.lifecycle import hooks
 
 @pytest.fixture
 def modules(monkeypatch):
-    """Install what a process with these folders finds: modules(*folders) -> uwsgi, and our uwsgidecorators."""
+    """Install a process's modules with these folders: modules(*folders) -> uwsgi, and our uwsgidecorators."""
     monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if not type(f).__module__.startswith("aserve")])
     monkeypatch.setattr(hooks, "_functions", [])
     monkeypatch.setattr(spooler, "_functions", {})
@@ -38,26 +38,23 @@ def modules(monkeypatch):
         sys.modules.pop(name, None)
 
 
-def test_jobs(modules, tmp_path):
-    """What the app wants called for each is found."""
+def test_jobs_find_the_apps_function(modules, tmp_path):
     uwsgi, decorators = modules(str(tmp_path))
     assert uwsgi.is_a_reload is False
     assert uwsgi.i_am_the_spooler() and uwsgi.opt["spooler"] == str(tmp_path).encode() and uwsgi.SPOOL_OK == -2
     assert module.spooler_function() is None
-    decorators.spool(test_jobs)
+    decorators.spool(test_jobs_find_the_apps_function)
     assert module.spooler_function() is spooler.do_decorated
     uwsgi.spooler = print
     assert module.spooler_function() is print
     assert uwsgi.spool({b"a": b"b"}).startswith(str(tmp_path).encode())
 
 
-def test_several_folders(modules):
-    """An app sees all of them."""
+def test_several_folders_are_seen(modules):
     assert modules("/a", "/b")[0].opt["spooler"] == [b"/a", b"/b"]
 
 
 def test_without_a_folder(modules):
-    """What to do is said."""
     uwsgi, decorators = modules()
     assert "spooler" not in uwsgi.opt
     for each in (uwsgi, decorators):
@@ -66,7 +63,6 @@ def test_without_a_folder(modules):
 
 
 def test_a_queue_of_all_hosts(modules, store_server, monkeypatch):
-    """It is one of the places, by its name."""
     hosts = join([], Shared(store_server.url, "shop"))
     monkeypatch.setattr(module.memory, "shared", lambda: types.SimpleNamespace(hosts=hosts))
     uwsgi, _ = modules("shared:jobs", "/folder")

@@ -26,16 +26,16 @@ def test_when_it_is_on():
     assert isinstance(UwsgiMules(CONFIG).supervise(SupervisorContext(None, {}, None, None)), Mules)
 
 
-def test_without_proc(monkeypatch):
-    """An interpreter that does not know how it was started cannot start another like it: that is said at once."""
+def test_without_proc_mules_are_refused(monkeypatch):
+    """An interpreter with an unknown command line cannot start another like it: the error comes at once."""
     monkeypatch.setattr(command_line, "COMMAND_LINE", "/no/such/file")
     monkeypatch.delattr(sys, "orig_argv", raising=False)
     with pytest.raises(ConfigError, match=r"uwsgi-mule: the command line, .* is not known without /proc"):
         UwsgiMules(CONFIG).on_life(Life.READ, LifeContext(None))
 
 
-def test_the_queues(monkeypatch):
-    """They are made before the first worker; a trial of new code has its own; other processes inherit them."""
+def test_the_queues_are_made_before_workers(monkeypatch):
+    """Queues are made before the first worker; a trial of new code has its own; other processes inherit them."""
     made = []
     monkeypatch.setattr(post.Post, "open", lambda *what: made.append(what))
     monkeypatch.setattr(post, "_post", None)
@@ -47,9 +47,7 @@ def test_the_queues(monkeypatch):
     assert made == [(1, (), {"a": 3}), (1, (), {})]
 
 
-def test_no_descriptor(monkeypatch):
-    """That is one line."""
-
+def test_no_descriptor_is_one_line(monkeypatch):
     def fail(*what):
         raise OSError(24, "Too many open files")
 

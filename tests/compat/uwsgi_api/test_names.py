@@ -1,4 +1,4 @@
-"""The table of uWSGI's names: it has all of them, and says what is so."""
+"""The table of uWSGI's names is complete and true."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def test_what_is_here():
 
 
 def test_each_row_says_something():
-    """What differs is said, and for what is absent, what to do."""
+    """A difference is told, and for a missing name, advice."""
     for name, row in {**NAMES, **module.DECORATORS}.items():
         assert row.text or row.how == SAME, name
 
 
 def test_all_names_of_uwsgi(tmp_path):
-    """What the real one has is in the table, and what the table has, it has, but for what apps set, and what few builds have."""
+    """All names of the real uWSGI are in the table, and all names of the table in it, but for names set by apps, and those of few builds."""
     found = ask_for_names(tmp_path)
     if not found:
         pytest.skip("uWSGI is not installed")
@@ -76,8 +76,7 @@ def test_all_decorators_of_uwsgi():
         ("xyz", "uwsgi.xyz is not available under aserve, nor in uWSGI"),
     ],
 )
-def test_why_missing(name, text):
-    """An error says what to do, in one short line."""
+def test_why_missing_is_one_short_line(name, text):
     assert why_missing("uwsgi", name, NAMES) == text
 
 
@@ -86,8 +85,7 @@ def test_the_page_is_named_without_its_link():
     assert "`aserve docs nginx`; see" in why_missing("uwsgi", "route", NAMES)
 
 
-def test_the_page():
-    """docs/uwsgi-names.md is made from the table: make docs."""
+def test_the_page_is_made_from_the_table():
     root = pathlib.Path(__file__).parents[3]
     made = subprocess.run(
         [sys.executable, root / "docs/make_uwsgi_names.py"], capture_output=True, text=True, check=True

@@ -9,8 +9,8 @@ from aserve.compat.uwsgi_api.process import Process, become, present
 from aserve.core.page import Field, State
 
 
-def test_takes_signals():
-    """A worker that is ready, and neither one that starts nor one that drains; a process alone."""
+def test_only_ready_workers_take_signals():
+    """A ready worker takes signals, and neither a starting nor a draining one; a lone process does."""
     page = memoryview(bytearray(4096)).cast("Q")
     process = Process(1, 4242, page=page)
     for state in State:
@@ -20,8 +20,7 @@ def test_takes_signals():
 
 
 @pytest.mark.parametrize("number", [1, 3])
-def test_present(monkeypatch, number):
-    """What was set last."""
+def test_the_present_process_is_the_last_set(monkeypatch, number):
     monkeypatch.setattr(module, "_present", Process())
     become(Process(number))
     assert present().worker_id == number

@@ -1,4 +1,4 @@
-"""What the module has in a process."""
+"""The module's names in a process."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ from aserve.compat.uwsgi_api.settings import Extras
     ],
 )
 def test_what_settings_add(process, names):
-    """As in uWSGI: what an option offers is there with it alone."""
     found = names_of(process)
     assert {*names} <= {*found} - {*PROVIDED} and bool({*found} - {*PROVIDED}) is bool(names)
     assert found.get("queue_size") == (7 if "queue_size" in names else None)
 
 
-def test_values():
-    """They are of this process, and of its settings."""
+def test_values_are_of_process_and_settings():
     found = names_of(Process(2, 4242, 8, threads=5, spoolers=("/a", "/b"), options={"master": b"0", "vacuum": True}))
     assert (found["numproc"], found["cores"], found["version_info"][:2]) == (8, 5, (2, 0))
     assert (

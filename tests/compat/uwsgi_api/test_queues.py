@@ -1,4 +1,4 @@
-"""The functions for the queue: None is what was not done."""
+"""The functions for the queue: None is an undone act."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ def shared_memory(open_memory, monkeypatch):
     assert isinstance(memory.shared(), Memory)
 
 
-def test_functions():
-    """Octets and text go in, octets come out."""
+def test_functions_take_text_and_give_octets():
     push, pull = QUEUE["queue_push"], QUEUE["queue_pull"]
     assert push(b"1") is push("2") is push("3") is True and push(b"x" * 17) is None
     assert (QUEUE["queue_slot"](), QUEUE["queue_pull_slot"]()) == (3, 0)
@@ -30,6 +29,5 @@ def test_functions():
     )
 
 
-def test_names():
-    """They are called as in uWSGI."""
+def test_names_are_uwsgis_own():
     assert all(QUEUE[name].__name__ == name for name in QUEUE)

@@ -17,7 +17,7 @@ from aserve.wsgi.gateway import FileWrapper
 
 
 def call(function, environ=None):
-    """Return what a function returns inside of the app."""
+    """Return a function's result inside of the app."""
     found = []
 
     def app(environ, start_response):
@@ -30,8 +30,7 @@ def call(function, environ=None):
     return found[0]
 
 
-def test_the_request():
-    """It is found from any depth of calls; behind the app's call, and in another thread, there is none."""
+def test_the_request_is_found_from_any_depth():
     environ = {"a": "b"}
     assert call(lambda: (lambda: environ_here())(), environ) is environ
     assert environ_here() is None
@@ -47,14 +46,13 @@ def test_the_request():
 
 
 @pytest.mark.parametrize("name", ["chunked_read", "cl", "add_var"])
-def test_no_request(name):
-    """That is said, with what to do."""
+def test_no_request_is_told_with_advice(name):
     with pytest.raises(RuntimeError, match=rf"uwsgi\.{name}: there is no request here: call it before the app returns"):
         REQUEST[name](*(("a", "b") if name == "add_var" else ()))
 
 
-def test_a_file(tmp_path):
-    """Whole, it is sent as wsgi.file_wrapper sends it: by path, descriptor or object; a part of it in pieces."""
+def test_a_file_is_sent_whole_or_in_pieces(tmp_path):
+    """A whole file is sent by wsgi.file_wrapper: by path, descriptor or object; a part of it in pieces."""
     path = tmp_path / "f"
     path.write_bytes(b"0123456789")
     with path.open("rb") as file:
@@ -81,7 +79,7 @@ def test_a_file(tmp_path):
     ],
 )
 def test_a_file_beside_what_is_returned(tmp_path, returned, sent):
-    """As in uWSGI the app may ignore what sendfile returns; what it returns itself comes behind the file."""
+    """As in uWSGI the app may ignore the result of sendfile; its own result comes behind the file."""
     (tmp_path / "f").write_bytes(b"file")
 
     def app(environ, start_response):
@@ -94,7 +92,7 @@ def test_a_file_beside_what_is_returned(tmp_path, returned, sent):
 
 
 def test_an_empty_result_is_closed(tmp_path):
-    """An empty iterable with a close is closed, the file is sent; a file that is returned is sent once."""
+    """An empty iterable with a close is closed, the file is sent; a returned file is sent once."""
     (tmp_path / "f").write_bytes(b"file")
     closed = []
 
@@ -117,8 +115,7 @@ def test_an_empty_result_is_closed(tmp_path):
     assert closed == [True]
 
 
-def test_a_body():
-    """A buffered one in pieces, until nothing is left; of a live one a line."""
+def test_a_body_is_read_in_pieces_or_lines():
     environ = {"wsgi.input": io.BytesIO(b"x" * 70000), "CONTENT_LENGTH": "70000"}
     assert call(lambda: [len(REQUEST["chunked_read"](5)) for _ in range(3)], environ) == [65536, 4464, 0]
     assert call(REQUEST["chunked_read_nb"], environ) is None and call(REQUEST["cl"], environ) == 70000
@@ -132,7 +129,7 @@ def test_a_body():
 
 
 def test_variables_of_the_log(monkeypatch):
-    """The last value of a name goes with the request to the access log, whatever octets it has."""
+    """The last value of a name goes with the request to the access log, whatever its octets."""
     exchange = Exchange("REQUEST_METHOD\0GET", 1)
     monkeypatch.setattr(request, "_here", threading.local())
     LoggedVariables().before(exchange)
@@ -152,8 +149,7 @@ def test_what_it_costs(form, is_there):
     assert isinstance(UwsgiModule(config).before(None), LoggedVariables) is is_there
 
 
-def test_variables():
-    """Those of the log are the request's own, as octets; others go into the environ."""
+def test_variables_go_to_log_or_environ():
     environ = {}
 
     def use():

@@ -1,4 +1,4 @@
-"""The ring of messages: what real uWSGI answered when it was asked, but for a pop of nothing, which moves nothing here."""
+"""The ring of messages, with the recorded answers of real uWSGI, but for a pop of nothing, which moves nothing here."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ def ring(memory):
     return Ring(SPEC, mmap.mmap(-1, 8 + bytes_of(SPEC)), 8, memory.locks)
 
 
-def test_both_ends(ring):
-    """The oldest and the newest can be taken."""
+def test_both_ends_can_be_taken(ring):
     for message in (b"1", b"2", b"3"):
         assert ring.push(message) is True
     assert ring.places() == (3, 0) and ring.last(5) == [b"3", b"2", b"1", None, None]
@@ -26,8 +25,7 @@ def test_both_ends(ring):
     assert ring.pull() == b"2" and ring.pull() is ring.pop() is None and ring.places() == (2, 2)
 
 
-def test_round(ring):
-    """What is pushed beyond the end goes over the oldest."""
+def test_going_round_overwrites_the_oldest(ring):
     for number in range(12):
         ring.push(b"%d" % number)
     assert [ring.get(place) for place in range(10)] == [b"10", b"11", *(b"%d" % number for number in range(2, 10))]
@@ -35,8 +33,7 @@ def test_round(ring):
     assert ring.pull() == b"10"  # as there: the place of the oldest is not moved
 
 
-def test_places(ring):
-    """A place can be read and set."""
+def test_places_can_be_read_and_set(ring):
     assert ring.set(1, b"q") is True and ring.get(1) == b"q" and ring.get(2) is None
     assert (
         ring.set(10, b"q") is ring.set(-1, b"q") is ring.set(1, b"x" * 17) is False

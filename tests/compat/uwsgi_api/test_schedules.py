@@ -14,8 +14,8 @@ from aserve.settings.crontab import MISSED_MINUTES
 SUNDAY = time.strptime("2026-11-22 03:30", "%Y-%m-%d %H:%M")
 
 
-def test_every():
-    """From the start on, at equal distances; what was missed is left out."""
+def test_every_tick_keeps_its_distance():
+    """From the start on, at equal distances; missed times are left out."""
     every = Every(10.0)
     assert every.first(100.0) == 110.0
     assert every.next(110.0, 109.9) is None
@@ -43,26 +43,23 @@ def test_every():
         ((30, 3, 21, -1, 1), False),
     ],
 )
-def test_minutes(fields, is_named):
-    """Fields name minutes as uWSGI's do."""
+def test_minutes_are_named_as_by_uwsgi(fields, is_named):
     assert checked_cron(*fields).names(SUNDAY) is is_named
 
 
-def test_a_weekday():
-    """Monday is 1."""
+def test_a_weekday_of_1_is_monday():
     monday = time.strptime("2026-11-23 03:30", "%Y-%m-%d %H:%M")
     assert Cron(-1, -1, -1, -1, 1).names(monday) and not Cron(-1, -1, -1, -1, 7).names(monday)
 
 
 @pytest.mark.parametrize("fields", [(60, 0, 0, 0, 0), (0, 24, 0, 0, 0), (-61, 0, 0, 0, 0), (0, 0, 0, 0, 8)])
 def test_no_such_minute(fields):
-    """A field that is out of its bounds is refused."""
     with pytest.raises(ValueError, match=r"cron: -?[0-9]+ is no "):
         checked_cron(*fields)
 
 
-def test_next_minute():
-    """Each minute is looked at once; the last that is named counts, of some minutes that nobody could look at."""
+def test_each_minute_is_looked_at_once():
+    """Each minute is looked at once; the last named one counts, of some minutes that nobody could look at."""
     cron, begin = Cron(-2, -1, -1, -1, -1), 2_000_000 * 60
     assert cron.first(begin) == 2_000_000
     assert cron.next(2_000_000, begin) is None and cron.next(2_000_000, begin + 60) is None
@@ -75,14 +72,12 @@ def test_next_minute():
     assert rare.next(hour - 1, (hour + MISSED_MINUTES - 1) * 60) == hour
 
 
-def test_identity():
-    """Equal schedules have the same number in each process."""
+def test_equal_schedules_have_one_identity():
     assert identity_of(Every(5.0)) == identity_of(Every(5.0)) != identity_of(Every(5.0, 1))
     assert identity_of(Every(5.0)) == 3151066586
 
 
-def test_watched(tmp_path):
-    """A change of a file, also that it comes or goes, is due once."""
+def test_a_watched_file_is_due_once_a_change(tmp_path):
     file = tmp_path / "f"
     watched = Watched(str(file))
     seen = watched.first(0)
@@ -99,8 +94,7 @@ def test_watched(tmp_path):
         seen = found
 
 
-def test_watched_folder(tmp_path, monkeypatch):
-    """So is a change of what is in a folder; of very many files, that one comes or goes."""
+def test_a_watched_folder_is_due_by_its_content(tmp_path, monkeypatch):
     (tmp_path / "f").write_text("a")
     watched = Watched(str(tmp_path))
     seen = watched.first(0)

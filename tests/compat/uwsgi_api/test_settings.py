@@ -19,8 +19,7 @@ from aserve.settings import ConfigError
         ("items=10,purge_lru=false,", CacheSpec("default", 10)),
     ],
 )
-def test_cache(text, spec):
-    """The fields of uWSGI's cache2, and its defaults."""
+def test_a_cache_has_the_fields_of_cache2(text, spec):
     assert parse_cache(text) == spec
 
 
@@ -38,14 +37,12 @@ def test_cache(text, spec):
         ("items=1\nitems=2", "two caches are called default"),
     ],
 )
-def test_refused(text, why):
-    """What is wrong is said."""
+def test_wrong_caches_are_refused(text, why):
     with pytest.raises(ConfigError, match=why):
         Config(uwsgi_cache=[text] if "\n" not in text else text)
 
 
-def test_several():
-    """One to a line, or in a list."""
+def test_several_caches_are_lines_or_a_list():
     assert Config(uwsgi_cache="items=1\nitems=2,name=b").uwsgi_cache == ("items=1", "items=2,name=b")
 
 
@@ -55,14 +52,12 @@ def test_without_the_module():
         Config(uwsgi_cache=["items=1"], uwsgi_module="off")
 
 
-def test_defaults():
-    """Without them nothing of it is done."""
+def test_defaults_turn_nothing_on():
     own = {"uwsgi_module": "auto", "uwsgi_cache": (), "uwsgi_queue": None, "uwsgi_sharedarea": (), "uwsgi_metric": ()}
     assert defaults_of(UwsgiSettings) == {**defaults_of(SharingSettings), **own}
 
 
-def test_extras():
-    """A queue is spelled as a cache; areas and metrics are repeatable."""
+def test_extras_have_their_spellings():
     assert parse_queue("items=3,blocksize=1k") == QueueSpec(3, 1024)
     config = Config(uwsgi_queue="items=3", uwsgi_sharedarea=["4k", "9"], uwsgi_metric=["a", "b.c", "a"])
     assert config.extras == Extras("items=3", ("4k", "9"), ("a", "b.c")) and Config().extras == Extras()
@@ -78,7 +73,6 @@ def test_extras():
         ({"uwsgi_queue": "items=3", "uwsgi_module": "off"}, "uwsgi-queue, .* which --uwsgi-module off prevents"),
     ],
 )
-def test_wrong_extras(values, why):
-    """That is said."""
+def test_wrong_extras_are_refused(values, why):
     with pytest.raises(ConfigError, match=why):
         Config(**values)

@@ -1,4 +1,4 @@
-"""A cache that hosts share: what each keeps all have; without a server it is empty, and nothing raises."""
+"""A cache shared by hosts: one host's values are all hosts'; without a server it is empty, and nothing raises."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def new(store_server):
         store.end()
 
 
-def test_shared(new, store_server):
-    """What one host keeps, another has; other caches and what others keep there are not touched."""
+def test_shared_values_reach_all_hosts(new, store_server):
+    """One host's value is another's; other caches and their values are not touched."""
     one, two, other = new(), new(), new("items=1,name=other")
     store_server.ask("SET", "shop:cache:defaultx:k", "theirs")
     assert one.set(b"k", b"\x00\xff") and other.set(b"k", b"other")
@@ -36,16 +36,14 @@ def test_shared(new, store_server):
     assert other.get(b"k") == b"other" and store_server.ask("GET", "shop:cache:defaultx:k").endswith(b"theirs\r\n")
 
 
-def test_set(new):
-    """Who sets a key that is there changes nothing; an update replaces it; it can be removed, once."""
+def test_setting_a_present_key_changes_nothing(new):
     cache = new()
     assert cache.set(b"k", b"1") and not cache.set(b"k", b"2") and cache.get(b"k") == b"1"
     assert cache.set(b"k", b"2", is_update=True) and cache.get(b"k") == b"2"
     assert cache.delete(b"k") and not cache.delete(b"k")
 
 
-def test_expires(new, store_server, wait_until):
-    """After so many seconds it is gone; the shortest time is a millisecond."""
+def test_a_value_expires_after_its_seconds(new, store_server, wait_until):
     cache = new()
     assert cache.set(b"k", b"1", 100) and cache.set(b"for ever", b"1") and cache.set(b"soon", b"1", 0.0001)
     assert store_server.ask("TTL", "shop:cache:default:k") in (b":100\r\n", b":99\r\n")
@@ -54,23 +52,20 @@ def test_expires(new, store_server, wait_until):
 
 
 @pytest.mark.parametrize("seconds", [10**11, 10**30, float("inf")])
-def test_very_long(new, caplog, seconds):
-    """A time that no clock has is one that nobody sees the end of."""
+def test_a_very_long_time_has_no_end(new, caplog, seconds):
     cache = new()
     assert cache.set(b"k", b"1", seconds) and cache.set(b"k", b"2", seconds, is_update=True)
     assert cache.change(b"n", lambda number: 1, seconds) and cache.get(b"k") == b"2" and not caplog.records
 
 
-def test_too_long(new, caplog):
-    """It is not kept, and the log says so once."""
+def test_too_long_values_are_not_kept(new, caplog):
     cache = new()
     assert not cache.set(b"k", b"x" * 65) and not cache.set(b"123456789", b"") and not cache.set(b"", b"1")
     assert not cache.change(b"123456789", lambda number: 1)
     assert caplog.text.count("are not kept") == 1
 
 
-def test_numbers(new, store_server):
-    """Eight octets, as in one host's cache; the time is that of the first."""
+def test_numbers_are_eight_octets(new, store_server):
     one, two = new(), new()
     assert one.change(b"n", lambda number: number + 2, 100) and two.change(b"n", lambda number: number + 3)
     assert one.number(b"n") == 5 and one.get(b"n") == octets_of(5) and one.number(b"none") == 0
@@ -82,7 +77,7 @@ def test_numbers(new, store_server):
 
 
 def test_numbers_at_once(new):
-    """What others change meanwhile is not lost; what they remove is begun anew."""
+    """Other hosts' changes meanwhile are not lost; a removed number is begun anew."""
     one, two = new(), new()
     met = []
 
@@ -98,15 +93,13 @@ def test_numbers_at_once(new):
 
 
 def test_numbers_that_others_change_each_time(new, monkeypatch, caplog):
-    """It ends, and says so."""
     monkeypatch.setattr(module, "MAX_TRIES", 3)
     one, two = new(), new()
     assert not one.change(b"n", lambda number: two.change(b"n", lambda other: other + 1) and 0)
     assert two.number(b"n") == 3 and "others have changed a number of 'default' each time" in caplog.text
 
 
-def test_away(new, store_server, caplog):
-    """It is empty, and takes nothing."""
+def test_an_absent_store_is_an_empty_cache(new, store_server, caplog):
     cache = new()
     cache.set(b"k", b"1")
     store_server.kill()

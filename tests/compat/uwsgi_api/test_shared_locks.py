@@ -1,4 +1,4 @@
-"""uwsgi.lock of all hosts: one thread of all has it, and who has lost it is told."""
+"""uwsgi.lock of all hosts: one thread of all has it, and a loser is told."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def new(store_server):
 
     yield new_
     for store, leases in made:
-        leases.end()  # a thread would renew what is left, and tell another test that it is lost
+        leases.end()  # a thread would renew the rest, and tell another test a loss
         store.end()
 
 
 def test_one_has_it(new):
-    """All hosts see it; who has it not cannot let it go."""
+    """All hosts see it; only the owner can let it go."""
     one, two = new(), new()
     one.lock(7)
     assert one.is_locked(7) and two.is_locked(7) and not two.is_locked(8)
@@ -43,8 +43,7 @@ def test_one_has_it(new):
 
 
 @pytest.mark.parametrize("is_other_host", [False, True])
-def test_waits(new, is_other_host, monkeypatch):
-    """Who comes second waits until it is let go; of one host or another."""
+def test_a_second_thread_waits(new, is_other_host, monkeypatch):
     one = new()
     two = new() if is_other_host else one
     waits, goes_on = threading.Event(), threading.Semaphore(0)
@@ -69,8 +68,7 @@ def test_waits(new, is_other_host, monkeypatch):
     two.unlock(1)
 
 
-def test_interrupted(new, monkeypatch):
-    """Who gives up waiting is not in the way of others."""
+def test_an_interrupted_wait_stops_no_other(new, monkeypatch):
     one, two = new(), new()
 
     class Interrupt(BaseException):
@@ -124,7 +122,7 @@ def test_interrupted_when_it_is_taken(new):
     assert leases._held == one._first == one._taken == {}
 
 
-def test_unlocked_twice(new):
+def test_unlocked_twice_it_is_the_third_threads(new):
     """Two threads unlock it at once, and a third one takes it in between: it is the third one's, and no lock for ever."""
     one = new()
     one.lock(1)
@@ -143,8 +141,7 @@ def test_unlocked_twice(new):
     assert leases._held == {} and not one.is_locked(1)
 
 
-def test_lost(new, store_server):
-    """unlock says so, and the lock can be had again."""
+def test_a_lost_lock_is_told_by_unlock(new, store_server):
     one, two = new(), new()
     one.lock(1)
     store_server.ask("FLUSHALL")
@@ -157,8 +154,8 @@ def test_lost(new, store_server):
     one.unlock(1)
 
 
-def test_away(new, store_server):
-    """Nobody knows who has it: that is an error; what one has can be let go."""
+def test_an_absent_store_is_an_error(new, store_server):
+    """Without the store the owner is unknown: an error; an own lock can be let go."""
     locks = new()
     locks.lock(2)
     store_server.kill()
@@ -171,15 +168,13 @@ def test_away(new, store_server):
 
 
 def test_no_such_lock(new):
-    """They are those of uWSGI."""
     locks = new()
     for call in (locks.lock, locks.unlock, locks.is_locked):
         with pytest.raises(ValueError, match="there is no lock 256"):
             call(256)
 
 
-def test_forked(new):
-    """A child has none of its parent's."""
+def test_a_forked_child_has_no_lock(new):
     locks = new()
     locks.lock(1)
     pid = os.fork()

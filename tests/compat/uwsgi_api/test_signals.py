@@ -1,4 +1,4 @@
-"""Signals, timers, cron: who runs what, how often, and what becomes of it when a process goes."""
+"""Signals, timers, cron: their runners, times, and the end of a process."""
 
 from __future__ import annotations
 
@@ -33,19 +33,18 @@ def new(memory, clock):
 
 
 def look(signals):
-    """Look, and wait until what is begun has ended; return in how many seconds to look again."""
+    """Look, and wait until the begun runs have ended; return the seconds to the next look."""
     seconds = signals.look()
     wait_for_runs()
     return seconds
 
 
 def test_the_thread_of_the_clock(new):
-    """It only sleeps and looks: `aserve stacks`, which shows what the app is at, leaves it out."""
+    """The thread only sleeps and looks: `aserve stacks` leaves it out."""
     assert isinstance(new()._clock, Watcher)
 
 
-def test_raised(new):
-    """Each time is run once, by one: whoever looks first."""
+def test_each_raised_signal_is_run_once(new):
     one, two = new(1), new(2)
     one.send(5)
     one.send(5)
@@ -57,7 +56,7 @@ def test_raised(new):
 
 
 def test_raised_under_the_lock(new, memory):
-    """A finalizer that comes there raises a signal, and registers one, without a wait for its own thread."""
+    """A finalizer there raises a signal, and registers one, without a wait for its own thread."""
     one = new(1)
 
     def interrupted():
@@ -71,8 +70,8 @@ def test_raised_under_the_lock(new, memory):
     assert sorted(one.noted) == [5, 6]
 
 
-def test_for_all(new):
-    """Each worker runs what is for all, as often as it was raised since it has begun."""
+def test_signals_for_all_run_in_each_worker(new):
+    """Each worker runs signals for all, as often as raised since its begin."""
     one = new(1, "workers")
     one.send(5)
     look(one)
@@ -86,8 +85,7 @@ def test_for_all(new):
     assert one.noted == [5] * 3 and two.noted == [5] * 2
 
 
-def test_for_one(new):
-    """And for the worker of a number, whoever raises it."""
+def test_a_signal_for_one_runs_there(new):
     one, two = new(1, "worker2"), new(2, "worker2")
     one.send(5)
     look(one)
@@ -108,8 +106,7 @@ def test_no_such_signal(new, number):
         signals.register(1, "", 5)
 
 
-def test_timer(new, clock):
-    """Each tick is one worker's; what was missed is not made up for."""
+def test_each_tick_is_one_workers(new, clock):
     one, two = new(1, schedule=Every(10.0)), new(2, schedule=Every(10.0))
     assert look(one) == LOOK_SECONDS
     clock.now += 9.75
@@ -133,8 +130,7 @@ def test_timer_for_all(new, clock):
     assert one.noted == two.noted == [5]
 
 
-def test_so_often(new, clock):
-    """add_rb_timer counts over all workers, and those that come later."""
+def test_a_limited_timer_counts_over_workers(new, clock):
     one, two = new(1, schedule=Every(10.0, 2)), new(2, schedule=Every(10.0, 2))
     for _ in range(4):
         clock.now += 10
@@ -147,7 +143,7 @@ def test_so_often(new, clock):
 
 
 def test_ticks_that_are_one(new, clock):
-    """What waits to be run already is due once; only what is run counts."""
+    """A waiting tick is due once; only runs count."""
     one, two = new(1, "worker2", Every(10.0, 2)), new(2, "worker2", Every(10.0, 2))
     for _ in range(3):
         clock.now += 10
@@ -161,7 +157,7 @@ def test_ticks_that_are_one(new, clock):
 
 
 def test_at_the_end(new):
-    """A process that has served takes nothing more: Python waits for each run that it finds."""
+    """An ending process takes nothing more: Python waits for each run that it finds."""
     one, two = new(1), new(2)
     one.send(5)
     one.end()
@@ -171,7 +167,7 @@ def test_at_the_end(new):
 
 
 def test_the_end_waits_for_what_is_taken(new, monkeypatch):
-    """A clock's thread that dies with Python would lose what it has taken, and not yet begun."""
+    """A clock's thread that dies with Python would lose its taken, not yet begun runs."""
     signals = new()
     signals.send(5)
     is_taken, may_begin, begin = threading.Event(), threading.Event(), signals._begin_run
@@ -195,8 +191,7 @@ def test_the_end_waits_for_what_is_taken(new, monkeypatch):
     assert signals.noted == [5] and not end.is_alive()
 
 
-def test_cron(new, clock):
-    """A minute is one worker's, and not that in which it was registered."""
+def test_a_minute_of_cron_is_one_workers(new, clock):
     cron = Cron(-2, -1, -1, -1, -1)
     one, two = new(1, schedule=cron), new(2, schedule=cron)
     assert look(one) == LOOK_SECONDS and one.noted == []
@@ -207,8 +202,7 @@ def test_cron(new, clock):
     assert one.noted + two.noted == [5, 5]
 
 
-def test_who_drains(new, clock):
-    """It takes nothing any more; what is due is its successor's."""
+def test_a_draining_worker_takes_nothing(new, clock):
     one = new(1, schedule=Every(10.0))
     one.is_serving = False
     clock.now += 10
@@ -220,8 +214,8 @@ def test_who_drains(new, clock):
     assert one.noted == [] and two.noted == [5]
 
 
-def test_other_code(new, clock):
-    """New code's schedule counts from its start on; who has the old one leaves it to the new, unless nobody looks."""
+def test_other_code_has_its_own_schedule(new, clock):
+    """New code's schedule counts from its start on; old code leaves it to the new, unless nobody looks."""
     old = new(1, schedule=Every(1000.0))
     young = new(2, schedule=Every(10.0))
     clock.now += 10
@@ -234,7 +228,7 @@ def test_other_code(new, clock):
 
 
 def test_code_of_before_begins_again(new, clock):
-    """A reload that was taken back: the schedule is the last one's that began, though others have the same."""
+    """After a withdrawn reload the schedule is the last beginner's, though others have the same."""
     first = new(1, schedule=Every(10.0))
     new(2, schedule=Every(1000.0))
     last = new(3, schedule=Every(10.0))
@@ -245,7 +239,7 @@ def test_code_of_before_begins_again(new, clock):
 
 
 def test_what_was_due_of_other_code(new, clock):
-    """It is not run: the number may be another function's by now."""
+    """Such a run is dropped: the number may be another function's by now."""
     old = new(1, schedule=Every(10.0))
     old.send(5)
     young = new(2, schedule=Every(20.0))
@@ -254,7 +248,7 @@ def test_what_was_due_of_other_code(new, clock):
 
 
 def test_overwritten_by_code_of_before(new, clock, memory):
-    """Who began later writes its schedule once more."""
+    """The later process writes its schedule once more."""
     young = new(2, schedule=Every(10.0))
     entry = young._read(5)
     young._write(5, entry._replace(schedule=7, since=0.0))
@@ -267,7 +261,7 @@ def test_overwritten_by_code_of_before(new, clock, memory):
 
 @pytest.mark.provokes("has failed")
 def test_a_function_that_raises(new, caplog):
-    """The log has it; the next time it runs again."""
+    """The log has the exception; the next time the function runs again."""
     calls = []
 
     def fail(number):
@@ -283,7 +277,7 @@ def test_a_function_that_raises(new, caplog):
 
 
 def test_a_function_that_hangs(new, caplog, monkeypatch):
-    """It is not run again meanwhile; other signals are; the log says so, once."""
+    """The function is not run again meanwhile; other signals are; the log says so, once."""
     gate, begun = threading.Event(), threading.Event()
 
     def hang(number):
@@ -312,7 +306,7 @@ def test_a_function_that_hangs(new, caplog, monkeypatch):
 
 
 def test_another_process_runs_it(new, memory, other):
-    """What is due waits until that has ended; if it dies, at once."""
+    """Due runs wait for its end; at its death, they come at once."""
     process = other(memory, "tell(memory.locks.begin(5))\nwait()\n")
     assert process.hear() == "True"
     signals = new()
@@ -326,8 +320,7 @@ def test_another_process_runs_it(new, memory, other):
 
 
 @pytest.mark.parametrize("target", ["", "workers"])
-def test_no_thread(new, monkeypatch, target):
-    """Where no thread can begin any more, what is due is left to others."""
+def test_no_thread_leaves_runs_to_others(new, monkeypatch, target):
     one, two = new(1, target), new(2, target)
     one.send(5)
 
@@ -346,7 +339,7 @@ def test_no_thread(new, monkeypatch, target):
 
 
 def test_before_it_serves(memory, clock):
-    """A mold takes nothing, and what it has registered, its workers have."""
+    """A mold takes nothing, and its registrations are its workers'."""
     signals, noted = Signals(lambda: memory), []
     signals.register(5, "", noted.append)
     signals.send(5)
@@ -357,7 +350,7 @@ def test_before_it_serves(memory, clock):
 
 
 def test_in_a_process_that_is_forked(new):
-    """It takes nothing, as no thread of its looks."""
+    """A forked process takes nothing, as no thread of its looks."""
     signals = new()
     signals._leave()
     signals.send(5)
@@ -366,8 +359,8 @@ def test_in_a_process_that_is_forked(new):
 
 @pytest.mark.provokes("internal error")
 @pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit])
-def test_the_clock(memory, monkeypatch, caplog, kind):
-    """A thread looks, and goes on if that fails; whoever raises something wakes it."""
+def test_the_clock_goes_on_after_a_failure(memory, monkeypatch, caplog, kind):
+    """A thread looks, and goes on after a failure; a raised signal wakes it."""
     monkeypatch.setattr(module, "LOOK_SECONDS", 3600.0)
     done, looks = threading.Event(), []
     look_ = Signals.look

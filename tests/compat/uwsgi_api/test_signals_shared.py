@@ -1,4 +1,4 @@
-"""Timers and cron of all hosts: each has its own memory, and one of all runs what is due."""
+"""Timers and cron of all hosts: each has its own memory, and one of all does each due run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aserve.features.sharing.settings import Shared
 
 @pytest.fixture
 def new(open_memory, clock, store_server):
-    """Make a worker of a new host, or of that of another: new(schedule, target="", worker_id=1, like=None, function=None) -> Signals."""
+    """Make a worker of a new host, or of another's: new(schedule, target="", worker_id=1, like=None, function=None) -> Signals."""
     memories = []
 
     def new_(schedule, target="", worker_id=1, like=None, function=None):
@@ -48,7 +48,7 @@ def new(open_memory, clock, store_server):
 
 
 def look(*workers):
-    """Have them look, one after another, each until what it has begun has ended; return what the last was told."""
+    """Have them look, in turn, each until its begun runs have ended; return the last one's result."""
     for signals in workers:
         seconds = signals.look()
         wait_for_runs()
@@ -59,7 +59,6 @@ def look(*workers):
     ("schedule", "seconds"), [(Cron(-1, -1, -1, -1, -1), 60), (Every(60.0), 60), (Every(0.25), 0.25)]
 )
 def test_one_of_all(new, clock, schedule, seconds):
-    """Each tick is run once, by one worker of one host."""
     first = new(schedule)
     workers = [first, new(schedule, worker_id=2, like=first), new(schedule)]
     for number in range(1, 5):
@@ -70,15 +69,13 @@ def test_one_of_all(new, clock, schedule, seconds):
 
 
 def test_when_to_look_again(new, clock):
-    """When the next tick is due, if that is soon."""
     worker = new(Every(10.0))
     assert look(worker) == LOOK_SECONDS
     clock.now += 9.75
     assert look(worker) == 0.25
 
 
-def test_for_each(new, clock):
-    """What is for all workers, and what has a number of times, is each host's own."""
+def test_runs_for_each_worker_are_each_hosts(new, clock):
     for schedule, target in ((Every(60.0), "workers"), (Every(60.0, 3), "")):
         one, two = new(schedule, target), new(schedule, target)
         clock.now += 61
@@ -87,7 +84,6 @@ def test_for_each(new, clock):
 
 
 def test_for_one_worker(new, clock):
-    """That of the number, on one of the hosts."""
     one = new(Every(60.0), "worker2")
     two, three = new(Every(60.0), "worker2", 2, like=one), new(Every(60.0), "worker2", 2)
     clock.now += 60
@@ -96,7 +92,7 @@ def test_for_one_worker(new, clock):
 
 
 def test_while_it_runs(new, clock, caplog, monkeypatch):
-    """No host begins it once more; ticks that have waited are one; one that hangs is told of."""
+    """No host begins it once more; waiting ticks are one; a hanging one is told."""
     waits, goes_on = threading.Event(), threading.Event()
 
     def wait(number):
@@ -144,8 +140,7 @@ def test_a_signal_that_runs(new, clock, monkeypatch):
     assert one.noted + other.noted == [5, 5]
 
 
-def test_away(new, clock, store_server):
-    """It waits, and runs once when it is back."""
+def test_an_absent_store_delays_a_tick(new, clock, store_server):
     one, two = new(Every(60.0)), new(Every(60.0))
     store_server.kill()
     clock.now += 180
@@ -158,6 +153,5 @@ def test_away(new, clock, store_server):
     assert one.noted + two.noted == [5]
 
 
-def test_the_clocks():
-    """Where hosts share, a timer counts from 1970."""
+def test_the_clocks_of_hosts_begin_in_1970():
     assert abs(module._now(Ticks(1.0)) - time.time()) < 100 and abs(module._now(Every(1.0)) - time.monotonic()) < 100

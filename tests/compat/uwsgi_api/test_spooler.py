@@ -22,8 +22,8 @@ def test_a_supervisor_asks():
     assert isinstance(Spooling(Config()).supervise(SupervisorContext(None, {}, None, None)), Spoolers)
 
 
-def test_without_proc(monkeypatch):
-    """An interpreter that does not know how it was started (before 3.10) cannot start another like it: that is said at once."""
+def test_without_proc_a_spooler_is_refused(monkeypatch):
+    """An interpreter with an unknown command line (before 3.10) cannot start another like it: the error comes at once."""
     spooling = Spooling(Config(workers=1, spooler=["/tmp"]))
     monkeypatch.setattr(command_line, "COMMAND_LINE", "/no/such/file")
     monkeypatch.delattr(sys, "orig_argv", raising=False)

@@ -1,4 +1,4 @@
-"""The counts of workers that have ended, in their supervisor."""
+"""The counts of ended workers, in their supervisor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from aserve.compat.uwsgi_api.supervising import Counts
 
 
 def test_an_ended_worker(open_memory, monkeypatch):
-    """Its numbers stay with its slot, however it ended."""
     monkeypatch.setattr(memory, "_memory", open_memory())
     memory.shared().tallies.begin(3, slot=2).count_signal()
     Counts().on_end(os.getpid(), 3)

@@ -1,4 +1,4 @@
-"""The counts of workers: each has its own, and those of the ended ones are not lost."""
+"""The counts of workers: each has its own, and ended ones' are not lost."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ def tallies():
     return Tallies(mmap.mmap(-1, 64 + SIZE), 64)
 
 
-def test_counts(tallies):
-    """Requests, the app's exceptions, octets, and the time with the app and its response."""
+def test_counts_have_requests_octets_and_times(tallies):
     tally = tallies.begin(3, slot=2)
     tally.write([ended(10, 1.0, 1.5), ended(5, 1.0, 2.0, True, left_at=1.25), ended()])
     tally.count_signal()
@@ -32,15 +31,14 @@ def test_counts(tallies):
 
 
 def test_counts_of_c(tallies):
-    """Those that C has made go into the same numbers: by its places."""
+    """C's counts go into the same numbers: by its places."""
     tally = tallies.begin(3, slot=2)
     classes, octets, _, runs, buckets = tally.places
     tally.add([(classes[2], 7), (classes[4] + 1, 1), (octets, 700), (runs, 8), (runs + buckets + 1, 300)], 0.5)
     assert tallies.row(3, os.getpid())[1:] == (8, 0, 700, 300, 0) and tally.thread_seconds == 0.5
 
 
-def test_another_process(tallies):
-    """A row is of one process: who asks for another finds nothing."""
+def test_another_processs_row_is_empty(tallies):
     tallies.begin(3, slot=2).write([ended()])
     assert tallies.row(3, os.getpid() + 1) == tallies.row(4, os.getpid()) == tallies.row(ROWS, 1) == Row()
     tallies.close(3, os.getpid() + 1)
@@ -49,7 +47,7 @@ def test_another_process(tallies):
 
 
 def test_the_ended_ones(tallies):
-    """Their numbers are those of the slot from then on; the next process begins with 0."""
+    """Their numbers are the slot's from then on; the next process begins with 0."""
     for number in (3, 4):
         tallies.begin(number, slot=2).write([ended(10, has_failed=True)])
         tallies.close(number, os.getpid())
@@ -60,7 +58,7 @@ def test_the_ended_ones(tallies):
 
 
 def test_beyond_the_table(tallies):
-    """A slot that no site has is not summed, and harms nothing."""
+    """A slot beyond all sites is not summed, and harms nothing."""
     tallies.begin(3, slot=ROWS).write([ended()])
     tallies.close(3, os.getpid())
     assert tallies.row(3, os.getpid()) == Row()

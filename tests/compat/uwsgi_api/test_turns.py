@@ -1,4 +1,4 @@
-"""Of all hosts one runs a tick, once; what nobody could run is made up for, as far as it makes sense."""
+"""Of all hosts one runs a tick, once; missed ticks are made up for, as far as sensible."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EACH_MINUTE = Cron(-1, -1, -1, -1, -1)
 
 @pytest.fixture
 def new(store_server):
-    """Make the turns of one process: new() -> Turns; new(at, schedule): which has looked then for the first time."""
+    """Make the turns of one process: new() -> Turns; new(at, schedule): looks then for the first time."""
     made = []
 
     def new_(at=None, schedule=None):
@@ -40,7 +40,7 @@ def run(turns, schedule, now):
 
 @pytest.mark.parametrize(("schedule", "seconds"), [(EACH_MINUTE, 60), (Ticks(60.0), 60), (Ticks(0.5), 0.5)])
 def test_one_of_all(new, schedule, seconds):
-    """Each tick is one's; that of the start is nobody's."""
+    """Each tick is one's; the start's is nobody's."""
     one, two = new(NOW, schedule), new(NOW + seconds / 4, schedule)
     assert not run(one, schedule, NOW + seconds / 2)
     for number in range(1, 4):
@@ -52,7 +52,6 @@ def test_one_of_all(new, schedule, seconds):
 
 
 def test_each_has_its_own(new):
-    """Functions and schedules do not stand in each other's way."""
     turns = new()
     for name, schedule in (("f", Ticks(60)), ("g", Ticks(60)), ("f:1", Ticks(30))):
         assert turns.take(name, schedule, NOW) is None
@@ -60,7 +59,7 @@ def test_each_has_its_own(new):
 
 
 def test_not_twice_at_a_time(new):
-    """While it runs on one host, the next tick waits; ticks that have waited are one."""
+    """While it runs on one host, the next tick waits; waiting ticks are one."""
     one, two = new(NOW, Ticks(60)), new(NOW, Ticks(60))
     lease = one.take("f", Ticks(60), NOW + 60)
     assert two.take("f", Ticks(60), NOW + 60) is None
@@ -70,7 +69,7 @@ def test_not_twice_at_a_time(new):
 
 
 def test_a_host_that_is_gone(new, store_server):
-    """What it ran is cut off, and others run the next; here it is not heard of any more."""
+    """Its run is cut off, and others run the next; here it is not heard of any more."""
     one, two = new(NOW, Ticks(60)), new(NOW, Ticks(60))
     lease = one.take("f", Ticks(60), NOW + 60)
     one.leases._held.clear()
@@ -81,7 +80,7 @@ def test_a_host_that_is_gone(new, store_server):
 
 
 def test_all_were_away(new):
-    """A minute for which nobody could look is made up for, once, by whoever is there first."""
+    """A minute without any look is made up for, once, by the first to come."""
     before = new(NOW, EACH_MINUTE)
     at_three = EACH_MINUTE
     assert run(before, at_three, NOW + 60)
@@ -89,8 +88,8 @@ def test_all_were_away(new):
     assert run(after, at_three, NOW + 200) and not run(other, at_three, NOW + 200)
 
 
-def test_nobody_answers(new, store_server):
-    """It is asked again; a tick that was taken, but whose answer was lost, is still its taker's."""
+def test_nobody_answers_and_the_tick_stays(new, store_server):
+    """The question is repeated; a taken tick with a lost answer is still its taker's."""
     one, two = new(NOW, Ticks(60)), new(NOW, Ticks(60))
     before = one._store.run
 
@@ -111,7 +110,7 @@ def test_nobody_answers(new, store_server):
 
 
 def test_what_was_there_is_forgotten(new, store_server):
-    """A server that comes back empty makes nobody run what is settled, nor leave out what is due."""
+    """A server that comes back empty makes nobody run a settled tick, nor leave out a due one."""
     one, two = new(NOW, Ticks(60)), new(NOW, Ticks(60))
     assert run(one, Ticks(60), NOW + 60) and not run(two, Ticks(60), NOW + 60)
     store_server.ask("FLUSHALL")
@@ -120,7 +119,7 @@ def test_what_was_there_is_forgotten(new, store_server):
 
 
 def test_a_clock_that_was_wrong(new):
-    """A tick of the far future stops nobody: neither others, nor one that begins then, nor its taker, whose clock is set back."""
+    """A tick of the far future stops nobody: neither others, nor a later beginner, nor its taker, whose clock is set back."""
     one, two = new(NOW, Ticks(60)), new(NOW, Ticks(60))
     assert run(one, Ticks(60), NOW + 2 * AHEAD_SECONDS)
     late = new(NOW + 1, Ticks(60))

@@ -1,4 +1,4 @@
-"""The app's WebSockets: frames of RFC 6455, and what uWSGI does about pings and ends."""
+"""The app's WebSockets: frames of RFC 6455, and uWSGI's handling of pings and ends."""
 
 from __future__ import annotations
 
@@ -56,8 +56,7 @@ def pair():
 
 
 @pytest.mark.parametrize("size", [0, 1, 5, 125, 126, 65535, 65536, 300_000])
-def test_messages(pair, size):
-    """Of any length, both ways."""
+def test_messages_of_any_length_go_both_ways(pair, size):
     websocket, client = pair
     content = bytes(number % 251 for number in range(size))
     octets = frame(content)
@@ -67,8 +66,7 @@ def test_messages(pair, size):
     assert websocket.receive(True) == content
 
 
-def test_in_pieces(pair):
-    """However the octets come."""
+def test_a_frame_in_pieces_is_read(pair):
     websocket, client = pair
     for octet in frame(b"x" * 200):
         client.sendall(bytes((octet,)))
@@ -78,7 +76,7 @@ def test_in_pieces(pair):
 
 
 def test_a_frame_within_a_frame(pair):
-    """A signal handler or finalizer that interrupts a frame sends its own behind that, and waits for nothing."""
+    """A signal handler or finalizer that interrupts a frame sends its own behind it, and waits for nothing."""
     websocket, client = pair
 
     class Interrupted:
@@ -97,8 +95,7 @@ def test_a_frame_within_a_frame(pair):
 @pytest.mark.parametrize(
     ("size", "head"), [(5, b"\x81\x05"), (126, b"\x81\x7e\x00\x7e"), (65536, b"\x81\x7f" + struct.pack("!Q", 65536))]
 )
-def test_sent(pair, size, head):
-    """One frame for each message, unmasked."""
+def test_a_sent_message_is_one_frame(pair, size, head):
     websocket, client = pair
     websocket.send(TEXT, b"x" * size)
     assert client.recv(len(head), socket.MSG_WAITALL) == head
@@ -121,7 +118,6 @@ def test_fragments_and_pings(pair):
 
 
 def test_nothing_has_come(pair):
-    """Without a wait that is b""."""
     websocket, client = pair
     assert websocket.receive(False) == b""
     client.sendall(frame(b"x")[:3])
@@ -139,8 +135,7 @@ def test_nothing_has_come(pair):
         frame(b"x" * (MAX_BYTES // 2 + 1), 0x01) + frame(b"x" * (MAX_BYTES // 2 + 1), 0x80),
     ],
 )
-def test_ends(pair, octets):
-    """A close, and what breaks the protocol, is uWSGI's error."""
+def test_ends_are_uwsgis_error(pair, octets):
     websocket, client = pair
     websocket._octets += octets
     with pytest.raises(OSError, match="unable to receive websocket message"):
@@ -148,7 +143,6 @@ def test_ends(pair, octets):
 
 
 def test_a_close_is_answered(pair):
-    """With its status."""
     websocket, client = pair
     client.sendall(frame(struct.pack("!H", 1000) + b"bye", 0x88))
     with pytest.raises(OSError):
@@ -169,8 +163,7 @@ def test_a_client_that_is_gone(pair):
         websocket.receive(True)
 
 
-def test_a_reset(pair, monkeypatch):
-    """The kernel's error is uWSGI's."""
+def test_a_reset_is_uwsgis_error(pair, monkeypatch):
     websocket, client = pair
 
     class Broken:
@@ -187,7 +180,7 @@ def test_a_reset(pair, monkeypatch):
 
 
 def test_a_quiet_client(pair):
-    """It is pinged, and given up if it does not answer."""
+    """A quiet client is pinged, and given up without an answer."""
     websocket, client = pair
     assert websocket._seconds_left() == PING_SECONDS
     websocket.clock.now += PING_SECONDS
@@ -222,7 +215,7 @@ def asked():
         yield {"werkzeug.socket": one, "HTTP_SEC_WEBSOCKET_KEY": "dGhlIHNhbXBsZSBub25jZQ=="}, other
 
 
-def test_handshake(asked):
+def test_a_handshake_has_the_rfcs_answer(asked):
     """The key of RFC 6455 section 1.3 has its answer; then messages go both ways."""
     environ, client = asked
 
@@ -250,15 +243,13 @@ def test_handshake(asked):
         ({"HTTP_ORIGIN": "http://x\r\nSet-Cookie: a=b"}, ()),
     ],
 )
-def test_no_handshake(asked, change, arguments):
-    """A request for anything else, or one that would forge fields, gets none."""
+def test_no_handshake_for_other_requests(asked, change, arguments):
     environ, _ = asked
     with pytest.raises(OSError, match="unable to complete websocket handshake"):
         in_app({**environ, **change}, lambda: WEBSOCKET["websocket_handshake"](*arguments))
 
 
 def test_a_client_that_left_before(asked):
-    """So does a client that is gone."""
     environ, client = asked
     client.close()
     environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
@@ -274,8 +265,7 @@ def test_without_a_handshake(name):
         in_app({}, lambda: WEBSOCKET[name](*arguments))
 
 
-def test_no_socket():
-    """Other requests have no descriptor of their own."""
+def test_no_socket_for_other_requests():
     with pytest.raises(OSError, match="only a request for a WebSocket"):
         in_app({}, WEBSOCKET["connection_fd"])
     assert module._unmask(MASK, b"") == b""

@@ -1,4 +1,4 @@
-"""The classes that programs for gunicorn derive their application from."""
+"""The base classes of programs for gunicorn."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class Standalone(base.BaseApplication):
 
 @pytest.fixture
 def programs(monkeypatch):
-    """What reaches the server, which does not run: pairs of a Program and flags."""
+    """The server's calls, which does not run: pairs of a Program and flags."""
     found = []
     monkeypatch.setattr(base, "run_program", lambda program, flags: found.append((program, flags)) or 7)
     monkeypatch.setattr(base, "_running", None)
     return found
 
 
-def test_run(programs, caplog, monkeypatch):
-    """The process ends with the server's status; the app is the one that `load` returns, once in a process."""
+def test_run_ends_with_the_servers_status(programs, caplog, monkeypatch):
+    """The process ends with the server's status; the app is the result of `load`, once in a process."""
 
     def app(environ, start_response):
         raise AssertionError
@@ -64,8 +64,7 @@ def test_run(programs, caplog, monkeypatch):
     ]
 
 
-def test_mistakes(capsys):
-    """As with gunicorn: one line, and status 1."""
+def test_mistakes_are_one_line_and_status_2(capsys):
     with pytest.raises(SystemExit) as caught:
         base.BaseApplication()
     assert caught.value.code == 1 and "Error" in capsys.readouterr().err

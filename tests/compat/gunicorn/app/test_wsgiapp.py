@@ -15,7 +15,7 @@ pytestmark = pytest.mark.long_on_pypy
 
 
 class Named(wsgiapp.WSGIApplication):
-    """The application of gunicorn's documentation for an app that is imported in workers."""
+    """The application of gunicorn's documentation for an app imported in workers."""
 
     def __init__(self, app_uri):
         self.app_uri = app_uri
@@ -25,8 +25,7 @@ class Named(wsgiapp.WSGIApplication):
         """Set nothing."""
 
 
-def test_a_name(tmp_path, monkeypatch):
-    """The app is imported by `load`; without a name in the module it is `application`."""
+def test_a_name_is_imported_by_load(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])
     (tmp_path / "named_shop.py").write_text("def application(environ, start_response): pass\ndef other(e, s): pass\n")
@@ -42,7 +41,6 @@ def test_a_name(tmp_path, monkeypatch):
 
 
 def test_the_command_line(tmp_path, monkeypatch):
-    """The app is its argument, or `paste`, or the setting."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["std", "-w", "3", "shop:app"])
     application = wsgiapp.WSGIApplication()
@@ -61,8 +59,7 @@ class _Empty(wsgiapp.WSGIApplication):
     cfg = base.Cfg()
 
 
-def test_run(tmp_path, monkeypatch):
-    """`gunicorn.app.wsgiapp.run()` is the command gunicorn."""
+def test_run_is_the_command_gunicorn(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["std", "shop:app"])
     monkeypatch.setattr(base, "_running", None)

@@ -1,4 +1,4 @@
-"""The module that stands for gunicorn in processes of a program."""
+"""The module in gunicorn's place in processes of a program."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ def forgotten(monkeypatch):
 
 
 @pytest.mark.usefixtures("forgotten")
-def test_import():
-    """Importing any of it gives aserve's."""
+def test_importing_gunicorn_gives_aserves():
     base = importlib.import_module("gunicorn.app.base")
     assert base.BaseApplication.__module__ == "aserve.compat.gunicorn.app.base"
     assert sys.modules["gunicorn"] is python.STAND_INS["gunicorn"]

@@ -1,4 +1,4 @@
-"""A factory, and what it makes."""
+"""A factory, and its app."""
 
 import telling
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What an attached program is: it stays in the foreground."""
+"""An attached program, which stays in the foreground."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What was a mule of uWSGI."""
+"""A former mule of uWSGI."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""The app of all configurations in ../uwsgi and ../gunicorn: it tells what its process is like."""
+"""The app of all configurations in ../uwsgi and ../gunicorn: it tells the state of its process."""
 
 import json
 import os

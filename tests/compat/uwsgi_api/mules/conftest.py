@@ -25,7 +25,7 @@ def open_post(monkeypatch):
 
 @pytest.fixture
 def post(open_post):
-    """The queues of two mules, of which the second is in a farm; this process is a worker."""
+    """The queues of two mules, the second in a farm; this process is a worker."""
     found = open_post(2, "f:2")
     module.share(found)
     return found

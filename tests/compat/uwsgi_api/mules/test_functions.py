@@ -1,4 +1,4 @@
-"""The functions and decorators of mules: what they return and raise is what uWSGI 2.0.30 did when it was asked."""
+"""The functions and decorators of mules, with the recorded results and errors of uWSGI 2.0.30."""
 
 from __future__ import annotations
 
@@ -28,15 +28,14 @@ def clean(monkeypatch):
     monkeypatch.setattr(hooks, "_has_begun", False)
 
 
-def test_without_mules(open_post):
-    """As in uWSGI: the names are there, and a message has no mule."""
+def test_without_mules_a_message_has_no_mule(open_post):
     with pytest.raises(ValueError, match="no mule configured; --uwsgi-mule makes one"):
         mule_msg(b"m")
     assert mule_id() == 0 and in_farm() is None and farm_msg("f", b"m") is None
 
 
 def test_in_a_worker(post):
-    """It sends, and receives nothing."""
+    """A worker sends, and receives nothing."""
     assert mule_msg(b"any") is mule_msg("text") is mule_msg(b"two", 2) is True
     assert mule_msg(b"m", 5) is False and farm_msg("f", b"farm") is farm_msg("none", b"m") is None
     with pytest.raises(ValueError, match="invalid mule"):
@@ -49,7 +48,7 @@ def test_in_a_worker(post):
 
 
 def test_in_a_mule(post):
-    """It receives its own, those for any, and those of its farms, unless it wants none of these."""
+    """A mule receives its own messages, those for any, and its farms', unless it wants none of these."""
     become(Process(0, mule_id=2))
     assert mule_id() == 2 and in_farm() is in_farm("f") is True and in_farm("g") is None
     farm_msg(b"f", b"one")
@@ -59,8 +58,8 @@ def test_in_a_mule(post):
     assert mule_get_msg(True, True, 4) == b"long"
 
 
-def test_mulefunc(post):
-    """A call is a message to any mule, or to the one that is named; there the function is called."""
+def test_a_call_of_mulefunc_runs_in_a_mule(post):
+    """A call is a message to any mule, or to the named one; there the function is called."""
     calls = []
 
     @mulefunc
@@ -82,12 +81,11 @@ def test_mulefunc(post):
 
 
 class Over(Exception):
-    """Ends what would run for ever."""
+    """Ends an endless loop."""
 
 
 @pytest.mark.parametrize("mule", [0, 1, 2])
-def test_programs(post, mule):
-    """The function of @mule runs in its mule, once the app is imported, and nowhere else."""
+def test_programs_of_mules_run_in_their_mule(post, mule):
     become(Process(0, mule_id=mule))
     calls = []
     assert DECORATORS["mule"](2)(lambda: calls.append("mule")) is None
@@ -95,8 +93,7 @@ def test_programs(post, mule):
     assert calls == (["mule"] if mule == 2 else [])
 
 
-def test_loops(post):
-    """@muleloop calls again and again; @mulemsg and @farm with each message."""
+def test_loops_call_again_and_again(post):
     become(Process(0, mule_id=2))
     calls = []
 
@@ -121,15 +118,14 @@ def test_loops(post):
         assert calls[-2:] == sent
 
 
-def test_no_farm(post):
-    """The function of @farm does not run in a mule that is in none."""
+def test_no_farm_runs_no_function(post):
     become(Process(0, mule_id=1))
     DECORATORS["farm"]()(os.abort)
     hooks.call_post_fork()
 
 
 def test_nothing_has_come(post, monkeypatch):
-    """A wait that ends without a message calls nothing."""
+    """A wait without a message calls nothing."""
     become(Process(0, mule_id=2))
     found = [b"", b"a"]
     monkeypatch.setattr(functions, "waiting", lambda queues, size, seconds: found.pop(0))

@@ -16,16 +16,14 @@ from aserve.lifecycle.termination import Termination
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mules need Linux")
 
 
-def test_messages(post):
-    """Each is one, whatever its length; those of one queue are in order."""
+def test_messages_are_whole_and_in_order(post):
     for message in (b"first", b"x" * 60000, b"last"):
         assert post.send("1", message) is True
     assert [wait_for(post.inbox(1), 65536) for _ in range(3)] == [b"first", b"x" * 60000, b"last"]
     assert wait_for(post.inbox(1), 65536, 0) is None
 
 
-def test_who_receives(post):
-    """A mule: what is its own, what is for any, what is for its farms."""
+def test_a_mule_receives_from_its_queues(post):
     for name in ("1", ANY, "farm:f"):
         post.send(name, name.encode())
     assert [wait_for(post.inbox(2), 10, 0) for _ in range(3)] == [b"any", b"farm:f", None]
@@ -34,14 +32,14 @@ def test_who_receives(post):
 
 
 def test_a_short_buffer(post):
-    """What is longer than the buffer is cut, as in uWSGI; the next message is whole."""
+    """A message longer than the buffer is cut, as in uWSGI; the next message is whole."""
     post.send("1", b"longer")
     post.send("1", b"next")
     assert [wait_for(post.inbox(1), 4) for _ in range(2)] == [b"long", b"next"]
 
 
-def test_full(post, caplog):
-    """A queue that is full takes no more, which the log says once; nothing of it is lost."""
+def test_a_full_queue_takes_no_more(post, caplog):
+    """A full queue takes no more, with one line in the log; nothing of it is lost."""
     sent = 0
     while post.send("1", b"%07d" % sent + b"x" * 4000):
         sent += 1
@@ -51,21 +49,19 @@ def test_full(post, caplog):
     assert sent > 10 and [int(each[:7]) for each in found] == [*range(sent)]
 
 
-def test_too_long(post):
-    """A message that no queue can hold is the caller's mistake."""
+def test_too_long_messages_are_refused(post):
     with pytest.raises(ValueError, match=r"a message of \d+ octets is too long"):
         post.send("1", bytes(64 << 20))
 
 
-def test_another_fault(open_post):
-    """What is wrong with a descriptor is said as it is."""
+def test_another_fault_is_told_unchanged(open_post):
     found = Post({"1": module.Queue(-1, -1)}, {})
     with pytest.raises(OSError, match="Bad file descriptor"):
         found.send("1", b"m")
 
 
 def test_the_end_of_a_wait(post):
-    """A request to end ends it; a message that is there comes first."""
+    """A request to end ends the wait; a present message comes first."""
     with contextlib.closing(Termination()) as termination:
         termination.request()
         post.send("1", b"m")
@@ -73,7 +69,7 @@ def test_the_end_of_a_wait(post):
 
 
 def test_a_message_during_a_wait(post):
-    """It ends the wait, which may be asked to end as well."""
+    """The message ends the wait, which may be asked to end as well."""
     with contextlib.closing(Termination()) as termination:
         timer = threading.Timer(0.02, post.send, ("1", b"m"))
         timer.start()
@@ -82,19 +78,18 @@ def test_a_message_during_a_wait(post):
 
 
 def test_a_time_limit(post):
-    """The wait ends when its time is over."""
     assert wait_for(post.inbox(1), 10, 0.01) is None
 
 
-def test_upgrade(post):
-    """The next code of an upgrade finds the same queues, with what waits in them."""
+def test_an_upgrade_finds_the_queues(post):
+    """The next code of an upgrade finds the same queues, with waiting messages."""
     post.send("1", b"m")
     found = Post.open(2, ["f:2"], dict(module.KEPT))
     assert found.queues == post.queues and wait_for(found.inbox(1), 10) == b"m"
 
 
-def test_inherited(post):
-    """The process of a mule has all queues, by its variable; a program that it starts does not inherit them."""
+def test_inherited_queues_stay_in_the_mule(post):
+    """The process of a mule has all queues, by its variable; its own programs do not inherit them."""
     for fd in post.fds:
         os.set_inheritable(fd, True)
     reading, writing = os.pipe()
@@ -105,8 +100,7 @@ def test_inherited(post):
         os.close(fd)
 
 
-def test_shared(open_post):
-    """A process has none before it shares one."""
+def test_shared_queues_are_one_processs(open_post):
     assert module.shared() is None and module.own_number() == 0
     found = open_post(1)
     module.share(found, 1)

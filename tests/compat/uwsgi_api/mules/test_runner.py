@@ -40,8 +40,8 @@ def end():
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_messages(run, post, caplog):
-    """Each goes to the app's function; one that fails is logged, and the next one comes. The end waits for the one that is under way."""
+def test_messages_go_to_the_apps_function(run, post, caplog):
+    """Each message goes to the app's function; a failure is logged, and the next one comes. The end waits for the running one."""
     found = []
 
     def hook(message):
@@ -60,7 +60,7 @@ def test_messages(run, post, caplog):
 
 
 def test_without_a_function(run, post, caplog):
-    """A message that has no function is dropped, and the log says what to write."""
+    """A message without a function is dropped, and the log advises."""
     found = iter([None, lambda message: end()])
     post.send("2", b"lost")
     post.send("2", b"end")
@@ -73,8 +73,6 @@ def test_without_a_function(run, post, caplog):
 
 @pytest.mark.parametrize("fault", [KeyboardInterrupt, SystemExit])
 def test_ends_by_itself(run, post, fault):
-    """What is the end of a process ends it."""
-
     def hook(message):
         raise fault(3)
 
@@ -87,7 +85,7 @@ def test_ends_by_itself(run, post, fault):
 
 
 def test_a_wait_is_ended(run):
-    """One that waits for a message ends at once."""
+    """A waiting mule ends at once."""
 
     def begin():
         signal.signal(signal.SIGALRM, lambda *what: end())
@@ -101,7 +99,7 @@ def test_a_wait_is_ended(run):
 
 
 def test_a_signal_just_before_a_wait(run, post):
-    """It ends the wait, though the kernel gives it to another thread: as one that comes before the poll, it does not interrupt it."""
+    """The signal ends the wait, though the kernel gives it to another thread: as one that comes before the poll, it does not interrupt it."""
 
     def end_later():
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
@@ -117,8 +115,8 @@ def test_a_signal_just_before_a_wait(run, post):
         thread.join()
 
 
-def test_a_file(run, tmp_path, caplog):
-    """It is run as a script; its end is the end of the process, which the supervisor makes good."""
+def test_a_file_is_run_as_a_script(run, tmp_path, caplog):
+    """The file is run as a script; its end is the end of the process, which the supervisor makes good."""
     file = tmp_path / "mule.py"
     file.write_text("assert __name__ == '__main__'\nopen('done', 'w').close()\n")
     folder = os.getcwd()
@@ -130,13 +128,13 @@ def test_a_file(run, tmp_path, caplog):
     assert (tmp_path / "done").exists() and "the program of mule 2 has ended" in caplog.text
 
 
-def test_a_function(run):
-    """It is imported, and called; SIGTERM ends it where it is, if it has asked for no message."""
+def test_a_function_is_called(run):
+    """The function is imported, and called; SIGTERM ends it in its place, if it has asked for no message."""
     assert run(f"{__name__}:end") == 0
 
 
 def test_a_program_with_messages(run, post):
-    """It ends when it asks for the next one, or for a while."""
+    """The program ends when it asks for the next message, or for a while."""
     post.send("2", b"m")
     found = []
 
@@ -149,8 +147,8 @@ def test_a_program_with_messages(run, post):
     assert run(begin=begin) == 0 and found == [b"m", "still here"]
 
 
-def test_no_message(run):
-    """A wait that is over without a message is followed by what the program does; it may be ended there."""
+def test_no_message_lets_the_program_go_on(run):
+    """A wait without a message is followed by the program's next act; it may be ended there."""
     found = []
 
     def begin():

@@ -9,8 +9,7 @@ from aserve.compat.uwsgi_api.mules.settings import parse_farm
 from aserve.features import Config
 
 
-def test_accepted():
-    """Files, functions, and mules that wait; farms of them."""
+def test_accepted_are_files_functions_and_waiting_mules():
     config = Config(workers=1, uwsgi_mule=["-", "mule.py", "shop.mail:run"], uwsgi_farm=["a:1,3", "b:2"])
     assert len(config.uwsgi_mule) == 3 and parse_farm("a:1,3") == ("a", (1, 3))
 
@@ -29,6 +28,5 @@ def test_accepted():
         ({"uwsgi_mule": ["-"], "uwsgi_farm": ["a:1", "a:1"]}, "two farms are called a"),
     ],
 )
-def test_refused(values, text):
-    """What cannot be is said."""
+def test_impossible_mules_are_refused(values, text):
     assert text in error_of(Config, workers=1, **values)

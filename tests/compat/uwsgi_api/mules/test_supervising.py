@@ -1,4 +1,4 @@
-"""The processes of mules, as a supervisor sees them."""
+"""The processes of mules, in a supervisor's view."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from aserve.features import Config
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mules need Linux")
 
 
-def test_none(open_post):
-    """Without mules there is no program."""
+def test_no_mules_mean_no_program(open_post):
     assert Mules(["aserve"]).programs(Config()) == []
 
 
 def test_each_has_its_number(post, memory, monkeypatch):
-    """By its variable; it inherits the memory and all queues, and may run as long as it likes."""
+    """By its variable; a mule inherits the memory and all queues, and may run as long as it likes."""
     monkeypatch.setattr(memory_module, "_memory", memory)
     one, two = Mules(["python", "-m", "aserve"]).programs(Config())
     assert [program.name for program in (one, two)] == ["mule", "mule-2"] and one.words == ("python", "-m", "aserve")

@@ -1,4 +1,4 @@
-"""What a process that does jobs tells the supervisor."""
+"""A spooler's words to the supervisor."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from aserve.compat.uwsgi_api.spooler.board import PAGE_BYTES, Page
 from aserve.core.memory_file import map_memory_file, open_memory_file
 
 
-def test_a_job():
-    """It is named while it is done, and counted when it ends; both sides see it."""
+def test_a_job_is_named_and_counted():
+    """A job is named while it is done, and counted when it ends; both sides see it."""
     memory = memoryview(bytearray(PAGE_BYTES))
     ours, theirs = Page(memory), Page(memory)
     assert theirs.job() is None

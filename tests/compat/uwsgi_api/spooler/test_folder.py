@@ -35,8 +35,8 @@ def names(folder):
     return sorted(path.name for path in pathlib.Path(folder).rglob("*") if path.is_file())
 
 
-def test_a_job(folder):
-    """It is written as uWSGI does, and is there as a whole, readable for its user only."""
+def test_a_job_is_written_whole(folder):
+    """A job is written as by uWSGI, and is there as a whole, readable for its user only."""
     path = write_job(folder, {b"name": b"value", b"": b"\xff"}, b"the body")
     assert read_job(path) == ({b"name": b"value", b"": b"\xff"}, b"the body")
     octets = pathlib.Path(path).read_bytes()
@@ -45,8 +45,7 @@ def test_a_job(folder):
     assert os.path.basename(path).startswith("uwsgi_spoolfile_on_") and names(folder) == [os.path.basename(path)]
 
 
-def test_order(folder):
-    """By priority, those without one last; then by time."""
+def test_jobs_come_by_priority_then_time(folder):
     paths = [
         write_job(folder, {}, at=at, priority=priority)
         for at, priority in ((7, ""), (5, ""), (9, "20"), (8, "3"), (6, "20"))
@@ -80,7 +79,7 @@ def test_what_cannot_be_written(folder, monkeypatch):
 
 
 def test_it_is_synced(folder, monkeypatch):
-    """The file before it has its name, then the folder; before them the place of a folder that is new."""
+    """The file before its name, then the folder; before them the place of a new folder."""
     steps = []
     rename, fsync = os.rename, os.fsync
     monkeypatch.setattr(os, "fsync", lambda fd: (steps.append(os.path.isdir(f"/proc/self/fd/{fd}")), fsync(fd)))
@@ -92,7 +91,7 @@ def test_it_is_synced(folder, monkeypatch):
 
 
 def test_one_at_a_time(folder):
-    """Who has taken it keeps others off, until it lets go; what is done is nobody's."""
+    """A taken job is kept from others until let go; a done job is nobody's."""
     path = write_job(folder, {b"a": b"b"}, b"c")
     job = take_job(path, LATER)
     assert (job.path, job.values, job.body) == (path, {b"a": b"b"}, b"c") and take_job(path, LATER) is None
@@ -105,14 +104,14 @@ def test_one_at_a_time(folder):
 
 
 def test_one_that_was_done_meanwhile(folder, monkeypatch):
-    """Who opens a job that is removed then does not do it once more."""
+    """A process that opens a removed job does not do it once more."""
     path = write_job(folder, {})
     flock = module.fcntl.flock
     monkeypatch.setattr(module.fcntl, "flock", lambda *args: (flock(*args), os.unlink(path)))
     assert take_job(path, LATER) is None
 
 
-def test_time(folder):
+def test_time_makes_a_job_due(folder):
     """A job is not due before its time, whoever has listed it; put off, it is as new."""
     path = write_job(folder, {}, at=5000)
     assert take_job(path, 4999) is None
@@ -122,8 +121,8 @@ def test_time(folder):
     assert take_job(path, 5029) is None and list_jobs(folder)[0].at == 5030
 
 
-def test_back_off(folder, monkeypatch):
-    """It waits for as long as it has been due: from a second to an hour."""
+def test_back_off_grows_with_the_delay(folder, monkeypatch):
+    """The wait is as long as the job has been due: from a second to an hour."""
     monkeypatch.setattr(module.time, "time", lambda: 1000.0)
     path = write_job(folder, {}, at=5000)
     job = take_job(path, LATER)
@@ -147,7 +146,7 @@ UNREADABLE = [
 
 @pytest.mark.parametrize(("octets", "why"), UNREADABLE)
 def test_what_is_no_job(folder, octets, why):
-    """It is put aside, and not lost."""
+    """Such a file is put aside, and not lost."""
     path = pathlib.Path(write_job(folder, {}))
     path.write_bytes(octets)
     with pytest.raises(ValueError, match=why):
@@ -156,7 +155,7 @@ def test_what_is_no_job(folder, octets, why):
 
 
 def test_what_cannot_be_looked_at(folder, monkeypatch):
-    """The others are there all the same, and who asks is told."""
+    """Other jobs are there all the same, and the caller is told."""
     path = write_job(folder, {})
     os.unlink(write_job(folder, {}, priority="5"))
     pathlib.Path(folder, ".new-x").touch()
@@ -176,7 +175,7 @@ def test_what_cannot_be_looked_at(folder, monkeypatch):
 
 
 def test_what_nobody_goes_on_writing(folder, monkeypatch):
-    """A file of a process that died while it wrote it is removed when it is old."""
+    """A dead process's unfinished file is removed when old."""
     write_job(folder, {})
     pathlib.Path(folder, ".new-x").touch()
     assert len(list_jobs(folder)) == 1 and len(names(folder)) == 2
@@ -185,8 +184,8 @@ def test_what_nobody_goes_on_writing(folder, monkeypatch):
     assert len(list_jobs(folder)) == 1 and len(names(folder)) == 1
 
 
-def test_waking(folder):
-    """Who waits is told of a new job; if nobody does, nothing happens."""
+def test_waking_tells_of_a_new_job(folder):
+    """A waiting process is told of a new job; without one, nothing happens."""
     wake(folder)
     fd = open_wake(folder)
     with pytest.raises(BlockingIOError):
@@ -194,7 +193,7 @@ def test_waking(folder):
     write_job(folder, {}, priority="1")
     assert os.read(fd, 9) == b"j"
     for _ in range(70000):
-        wake(folder)  # nobody reads: it does not wait
+        wake(folder)  # no reader: it does not wait
     os.close(open_wake(folder))
     os.close(fd)
 
@@ -224,7 +223,7 @@ def test_waking_where_something_else_stands(folder, tmp_path, kind):
 
 
 def test_waking_writes_to_no_file(folder):
-    """Whoever writes a job leaves what is in the place of the FIFO as it is."""
+    """A writer of a job leaves the file in the FIFO's place unchanged."""
     os.mkdir(folder)
     place = pathlib.Path(folder, ".wake")
     place.write_bytes(b"x")
@@ -233,7 +232,7 @@ def test_waking_writes_to_no_file(folder):
 
 
 def test_waking_where_two_replace(folder, monkeypatch):
-    """The second finds what the first has made, and leaves it there."""
+    """The second finds the first one's, and leaves it there."""
     os.mkdir(folder)
     place = pathlib.Path(folder, ".wake")
     place.touch()
@@ -253,7 +252,7 @@ def test_waking_where_two_replace(folder, monkeypatch):
 
 
 def test_the_last_leaves_no_fifo(folder):
-    """Whoever ends last removes it, and nothing else; the next one makes it anew."""
+    """The last to end removes it, and nothing else; the next one makes it anew."""
     first, second = Folder(folder), Folder(folder)
     place = pathlib.Path(folder, ".wake")
     first.close()
@@ -281,7 +280,6 @@ os.kill(os.getpid(), 9)
 
 
 def test_one_whose_process_dies(folder):
-    """The kernel lets others have it."""
     path = write_job(folder, {})
     done = subprocess.run([sys.executable, "-Ic", DIES, path], capture_output=True, text=True, timeout=60)
     assert done.stdout == "True\n" and done.returncode == -9
@@ -291,7 +289,7 @@ def test_one_whose_process_dies(folder):
 
 
 def test_how_many_wait(tmp_path, monkeypatch):
-    """Those of priorities, too; others are none; it stops at a number."""
+    """Jobs of priorities count, too; other files do not; counting stops at a number."""
     folder = str(tmp_path / "jobs")
     assert count_jobs(folder) == 0
     write_job(folder, {b"a": b"b"})

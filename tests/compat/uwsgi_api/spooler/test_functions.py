@@ -1,4 +1,4 @@
-"""What an app calls to have jobs done."""
+"""An app's calls to have jobs done."""
 
 from __future__ import annotations
 
@@ -36,12 +36,11 @@ def folders(tmp_path, monkeypatch):
 
 
 def do_all(folder):
-    """Do what is there as a spooler does; return what was returned."""
+    """Do present jobs as a spooler does; return the results."""
     return [do_decorated(values_of(due.path, *read_job(due.path))) for due in list_jobs(folder)]
 
 
-def test_spool(folders):
-    """By a dict or by names; bytes are bytes, all else is text."""
+def test_spool_takes_a_dict_or_names(folders):
     path = spool(
         {b"a": b"\xff", "b": "\xe9", "c": 5, b"body": b"the body", "at": "5000.5", "priority": 3}, d=memoryview(b"x")
     )
@@ -60,16 +59,15 @@ def test_spool(folders):
     assert spooler_get_task(path) is None
 
 
-def test_another_folder(folders):
-    """A job may name one, of those that there are."""
+def test_another_folder_may_be_named(folders):
     spool({b"spooler": os.fsencode(folders[1])})
     assert len(list_jobs(folders[1])) == 1 and list_jobs(folders[0]) == []
     with pytest.raises(ValueError, match="'/tmp' is no folder of jobs: --spooler has /"):
         spool(spooler="/tmp")
 
 
-def test_decorators(folders):
-    """A call is a job; the function gets the values as text, and what it returns counts only with spoolraw."""
+def test_decorators_make_calls_jobs(folders):
+    """A call is a job; the function gets the values as text, and its result counts only with spoolraw."""
     done = []
 
     def do(values):
@@ -94,8 +92,7 @@ def test_decorators(folders):
         do_decorated({b"ud_spool_func": b"gone"})
 
 
-def test_arguments(folders):
-    """With pass_arguments the function gets what the call was given."""
+def test_arguments_are_passed_if_asked(folders):
     done = []
 
     @DECORATORS["spool"](pass_arguments=True)
@@ -109,7 +106,7 @@ def test_arguments(folders):
 
 
 def test_what_a_client_sends(folders):
-    """Its names replace none of ours, and none is unpickled for a function that takes a dict."""
+    """A client's names replace none of ours, and none is unpickled for a function that takes a dict."""
     done = []
     form = {
         "args": "no pickle",
@@ -127,8 +124,8 @@ def test_what_a_client_sends(folders):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_pids(monkeypatch):
-    """The processes that do jobs are children of the supervisor, which have a folder of jobs; others are none, nor those of another user."""
+def test_pids_are_of_the_supervisors_spoolers(monkeypatch):
+    """Spoolers are children of the supervisor with a folder of jobs; other processes are none, nor another user's."""
     monkeypatch.setattr(process_module, "_present", Process(0, os.getpid()))
     code = "import sys; print('begun', flush=True); sys.stdin.read()"
     started = [

@@ -1,4 +1,4 @@
-"""What is known of jobs, by pages that outlive processes; tests/e2e/test_spooler.py has real ones."""
+"""Counts of jobs, by pages that outlive processes; tests/e2e/test_spooler.py has real ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aserve.core.memory_file import map_memory_file
 
 @pytest.fixture
 def kept(monkeypatch):
-    """What is kept for new code."""
+    """The state kept for new code."""
     monkeypatch.setattr(module, "KEPT", {})
     yield module.KEPT
     for fd in module.KEPT.values():
@@ -23,13 +23,13 @@ def kept(monkeypatch):
 
 
 def page_of(spoolers, name):
-    """Return a process's page, as it finds it."""
+    """Return a process's page, in its own view."""
     fd, number = spoolers.variables(name)[PAGE_VARIABLE].split(",")
     return Page.inherited(f"{os.dup(int(fd))},{number}", map_memory_file)
 
 
-def test_counts(kept, tmp_path):
-    """They are those of all processes, of those before and of those that are named no more, and of code of before."""
+def test_counts_are_of_all_processes(kept, tmp_path):
+    """Counts are of all processes, of earlier and of removed ones, and of old code."""
     spoolers = Pages()
     spoolers.follow(["spooler", "spooler-2"])
     for name in ("spooler", "spooler-2", "spooler-2"):
@@ -45,8 +45,8 @@ def test_counts(kept, tmp_path):
     assert Pages(kept).describe(["shared:mail"]) == {"ended": ended, "waiting": {}}  # 0 would not be true
 
 
-def test_an_end(kept):
-    """A job that was being done has failed; whoever was at none has not."""
+def test_an_end_fails_the_present_job(kept):
+    """A job under way has failed; a process without one has not."""
     spoolers = Pages()
     spoolers.follow(["spooler", "spooler-2"])
     page_of(spoolers, "spooler").begin("x")
@@ -56,7 +56,7 @@ def test_an_end(kept):
 
 
 def test_one_that_was_named_no_more(kept):
-    """What it was at when it ended is nothing that its successor takes too long for."""
+    """A former process's job is nothing for its successor's limit."""
     spoolers = Pages()
     spoolers.follow(["spooler"])
     page_of(spoolers, "spooler").begin("x")
@@ -68,7 +68,7 @@ def test_one_that_was_named_no_more(kept):
 
 
 def test_what_takes_too_long(kept):
-    """It is named; another process is at none."""
+    """A long job is named; another process has none."""
     spoolers = Pages()
     spoolers.follow(["spooler", "spooler-2"])
     page_of(spoolers, "spooler-2").begin("x")
@@ -78,7 +78,6 @@ def test_what_takes_too_long(kept):
 
 
 def test_more_than_there_are_pages(kept, monkeypatch):
-    """They do jobs all the same."""
     monkeypatch.setattr(module, "MAX_PAGES", 1)
     spoolers = Pages()
     spoolers.follow(["spooler", "spooler-2"])
@@ -87,7 +86,7 @@ def test_more_than_there_are_pages(kept, monkeypatch):
 
 
 def test_at_an_upgrade(kept):
-    """What the supervisor knows of jobs goes on in its successor, by the file that is kept."""
+    """The supervisor's counts of jobs go on in its successor, by the kept file."""
     before = Pages()
     before.follow(["spooler"])
     after = Pages({module.NAME: before.fd})

@@ -1,4 +1,4 @@
-"""Jobs that hosts share: one host does each, and one that is gone leaves its job to another."""
+"""Jobs shared by hosts: one host does each, and a gone host leaves its job to another."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.long_on_pypy
 
 @pytest.fixture
 def new(store_server, monkeypatch):
-    """Make the queue as one host has it: new() -> Queue; no thread renews its leases."""
+    """Make one host's queue: new() -> Queue; no thread renews its leases."""
     monkeypatch.setattr(Leases, "_run", lambda self: None)
     stores = []
 
@@ -39,18 +39,17 @@ def no_fault(*what):
 
 
 def due(queue):
-    """Return the paths of what is due, in order."""
+    """Return the paths of due jobs, in order."""
     return [job.path for job in queue.jobs(no_fault) if job.path]
 
 
 def age(server, seconds):
-    """Let time pass for the one job that there is."""
+    """Let time pass for the only job."""
     (name,) = server.ask("ZRANGE", "shop:jobs:mail:due", "0", "-1").split(b"\r\n")[2:3]
     server.ask("ZINCRBY", "shop:jobs:mail:due", str(-seconds), name.decode())
 
 
-def test_put(new):
-    """One host puts it there, another finds it, with all that it has."""
+def test_a_put_job_is_found_by_all_hosts(new):
     one, two, other = new(), new(), new("shared:other")
     path = one.put({b"n": b"\xff"}, b"body")
     assert path.startswith("shared:mail/") and two.paths() == due(two) == [path] and other.paths() == due(other) == []
@@ -61,16 +60,14 @@ def test_put(new):
         one.put({}, priority="first")
 
 
-def test_order(new):
-    """By priority, those without one last; within by when they are due."""
+def test_jobs_come_by_priority_then_due_time(new):
     queue = new()
     last, second, first = queue.put({}), queue.put({}, priority="5"), queue.put({}, priority="4")
     third = queue.put({}, priority="5")
     assert due(queue) == [first, second, third, last]
 
 
-def test_later(new, store_server):
-    """It is known when it is due, by the server's clock."""
+def test_a_later_job_is_known_with_its_time(new, store_server):
     queue = new()
     path = queue.put({}, at=time.time() + 1000)
     (next_one,) = queue.jobs(no_fault)
@@ -81,7 +78,7 @@ def test_later(new, store_server):
 
 
 def test_one_does_it(new):
-    """And removes it; nobody else has it meanwhile."""
+    """The host removes it; nobody else has it meanwhile."""
     one, two = new(), new()
     path = one.put({b"n": b"1"}, b"body")
     job = one.take(path, time.time())
@@ -91,8 +88,7 @@ def test_one_does_it(new):
     assert two.paths() == [] and two.take(path, 0) is None and one._store.ask("KEYS", "shop:jobs:*") == []
 
 
-def test_renewed(new, store_server):
-    """As long as it is done."""
+def test_a_running_job_is_renewed(new, store_server):
     queue = new()
     job = queue.take(queue.put({}), time.time())
     age(store_server, LEASE_SECONDS - 1)
@@ -108,7 +104,7 @@ def test_renewed(new, store_server):
 
 
 def test_a_host_that_is_gone(new, store_server, caplog):
-    """Another does its job; the first one, if it was only slow, does not remove it from under the other."""
+    """Another host does its job; the first one, if merely slow, does not remove it from under the other."""
     one, two = new(), new()
     path = one.put({})
     first = one.take(path, time.time())
@@ -124,7 +120,7 @@ def test_a_host_that_is_gone(new, store_server, caplog):
 
 
 def test_renewed_when_it_is_done(new, caplog):
-    """A renewal that comes just behind the removal tells of no loss; who removes what another has done is told of it."""
+    """A renewal just behind the removal tells no loss; a host that removes a job done by another is told."""
     one = new()
     job = one.take(one.put({}), time.time())
     job.remove()
@@ -133,7 +129,7 @@ def test_renewed_when_it_is_done(new, caplog):
     assert f"the job {job.path} is lost" in caplog.text
 
 
-def test_put_off(new, store_server):
+def test_a_job_put_off_waits_longer_each_time(new, store_server):
     """First for a second, but not sooner than another may take it; then as long as it has been due."""
     queue = new()
     path = queue.put({})
@@ -145,8 +141,8 @@ def test_put_off(new, store_server):
     assert job.put_off(time.time(), 0.0) == 0.0 and due(queue) == [path]
 
 
-def test_no_job(new, store_server):
-    """What cannot be read is an error, and not in the way of others."""
+def test_an_unreadable_job_stops_no_other(new, store_server):
+    """An unreadable job is an error, and not in the way of others."""
     queue = new()
     path = queue.put({})
     store_server.ask("HSET", "shop:jobs:mail:octets", path.partition("/")[2], "?")
@@ -156,7 +152,7 @@ def test_no_job(new, store_server):
 
 
 def test_no_job_and_nobody_answers(new, store_server, monkeypatch):
-    """What cannot be read is let go of, too: it is due again soon."""
+    """An unreadable job is let go of, too: it is due again soon."""
     queue = new()
     path = queue.put({})
     store_server.ask("HSET", "shop:jobs:mail:octets", path.partition("/")[2], "?")
@@ -170,8 +166,7 @@ def test_no_job_and_nobody_answers(new, store_server, monkeypatch):
     assert queue._leases._held == {}
 
 
-def test_away(new, store_server):
-    """Who puts a job is told; who does jobs waits."""
+def test_an_absent_store_is_told_to_callers(new, store_server):
     queue = new()
     path = queue.put({})
     store_server.kill()
@@ -227,8 +222,7 @@ def test_by_a_spooler(new):
     spoolers[0].close()
 
 
-def test_warnings(new, store_server, caplog):
-    """A server that forgets is told of; one that does not tell is left alone."""
+def test_warnings_tell_a_forgetful_store(new, store_server, caplog):
     queue = new()
     queue.warn()
     assert caplog.text == ""
@@ -241,8 +235,8 @@ def test_warnings(new, store_server, caplog):
 
 
 @pytest.mark.parametrize("store_server", SERVERS, indirect=True)
-def test_no_room(new, store_server):
-    """It is an error of the call that puts a job; jobs that are there are done, which makes room."""
+def test_no_room_is_the_callers_error(new, store_server):
+    """A lack of room is an error of the putting call; present jobs are done, which makes room."""
     queue = new()
     path = queue.put({})
     store_server.ask("CONFIG", "SET", "maxmemory", "1")

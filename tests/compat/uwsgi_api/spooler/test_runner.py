@@ -1,4 +1,4 @@
-"""What becomes of jobs, with a clock that the test moves."""
+"""The fate of jobs, with a clock moved by the test."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from aserve.features.sharing.leases import Leases
 from aserve.features.sharing.settings import Shared
 from aserve.features.sharing.store import Store
 
-FAR = 4e9  # behind any clock: so are the times of jobs that are put off
+FAR = 4e9  # behind any clock: so are the times of jobs put off
 
 
 class Running:
@@ -50,7 +50,7 @@ class Running:
         return result() if callable(result) else result
 
     def turn(self, seconds=0.0):
-        """Let time pass; return what was done then, by a value, and for how long it would sleep."""
+        """Let time pass; return the jobs done then, by a value, and the time to sleep."""
         self.now += seconds
         before = len(self.done)
         rest = self.spooler.do_due()
@@ -65,8 +65,8 @@ def run(tmp_path, caplog):
     running.spooler.close()
 
 
-def test_jobs(run):
-    """Each is done once, in order, with what it was given; then it is gone."""
+def test_jobs_are_done_once_in_order(run):
+    """Each job is done once, in order, with its values; then it is gone."""
     write_job(run.folder, {b"n": b"1"}, b"body")
     write_job(run.folder, {b"n": b"2"}, priority="5")
     assert run.turn() == ([b"2", b"1"], 10.0) and list_jobs(run.folder) == []
@@ -79,8 +79,7 @@ def test_jobs(run):
     assert run.turn() == ([], 10.0)
 
 
-def test_later(run):
-    """It sleeps until the next is due."""
+def test_a_later_job_sets_the_sleep(run):
     write_job(run.folder, {b"n": b"1"}, at=FAR + 3)
     assert run.turn() == ([], 3.0) and run.turn(2.5) == ([], 0.5) and run.turn(0.5) == ([b"1"], 10.0)
 
@@ -97,8 +96,7 @@ def test_later(run):
         (asyncio.CancelledError(), 3600, "has failed"),
     ],
 )
-def test_retries(run, caplog, result, seconds, text):
-    """What is not done is done later."""
+def test_undone_jobs_are_done_later(run, caplog, result, seconds, text):
     write_job(run.folder, {b"n": b"1"})
     run.results = [result]
     assert run.turn()[0] == [b"1"] and run.turn(seconds - 1)[0] == [] and run.turn(1)[0] == [b"1"]
@@ -107,7 +105,6 @@ def test_retries(run, caplog, result, seconds, text):
 
 
 def test_a_job_that_takes_a_signal(run, caplog):
-    """SIGTERM is the spooler's again after it."""
     before = signal.getsignal(signal.SIGTERM)
     write_job(run.folder, {b"n": b"1"})
     run.results = [lambda: (signal.signal(signal.SIGTERM, signal.SIG_IGN) and SPOOL_OK) or SPOOL_OK]
@@ -116,7 +113,7 @@ def test_a_job_that_takes_a_signal(run, caplog):
 
 
 def test_a_context_for_each(run):
-    """What one job makes current is not the next one's."""
+    """One job's context is not the next one's."""
     variable, found = contextvars.ContextVar("variable", default="none"), []
 
     def note():
@@ -132,7 +129,7 @@ def test_a_context_for_each(run):
 
 
 def test_the_first_retry(tmp_path):
-    """It sleeps no longer than until a job that has failed is due once more: after 1 s."""
+    """The sleep ends when a failed job is due once more: after 1 s."""
     running = Running(str(tmp_path))
     running.now = time.time() + 1
     write_job(running.folder, {b"n": b"1"}, at=running.now)
@@ -145,7 +142,7 @@ def test_the_first_retry(tmp_path):
 
 
 def test_one_that_becomes_due_meanwhile(run):
-    """It is done at once when the long job before it in the list has ended."""
+    """Such a job is done at once when the long job before it in the list has ended."""
     write_job(run.folder, {b"n": b"1"}, at=FAR + 3, priority="1")
     write_job(run.folder, {b"n": b"2"})
 
@@ -159,7 +156,7 @@ def test_one_that_becomes_due_meanwhile(run):
 
 @pytest.mark.parametrize("name", ["utime", "unlink"])
 def test_a_file_of_another_user(run, caplog, monkeypatch, name):
-    """One that cannot be put off, or removed, stops no other; the log says it once."""
+    """A job that cannot be put off, or removed, stops no other; the log says so once."""
     path = write_job(run.folder, {b"n": b"1"}, priority="1")
     write_job(run.folder, {b"n": b"2"})
     inode, before = os.stat(path).st_ino, getattr(os, name)
@@ -179,7 +176,7 @@ def test_a_file_of_another_user(run, caplog, monkeypatch, name):
 
 
 def test_a_folder_that_cannot_be_read(run, caplog, monkeypatch):
-    """It is told of once, and the jobs elsewhere are done."""
+    """Such a folder is told once, and jobs elsewhere are done."""
     write_job(run.folder, {b"n": b"1"}, priority="1")
     scandir = os.scandir
 
@@ -196,7 +193,7 @@ def test_a_folder_that_cannot_be_read(run, caplog, monkeypatch):
 
 
 def test_few_faults_are_kept(run, caplog, monkeypatch):
-    """Memory has a limit: then the log says them once more."""
+    """Memory has a limit: then the log tells them once more."""
     monkeypatch.setattr(module, "MAX_TOLD", 2)
     for path in ("a", "b", "a", "b", "c", "a"):
         run.spooler._tell(path, "is bad", OSError(5, "x"))
@@ -243,8 +240,8 @@ def test_a_job_that_forks(tmp_path, how, status):
     assert done.stdout.splitlines() == [f"status {int(status)}", "the last is done by the spooler", "exit status 0 0"]
 
 
-def test_a_crash(run):
-    """A job is put off before it is done: one that ends its process does not do so at once again."""
+def test_a_crash_does_not_repeat_at_once(run):
+    """A job is put off before it is done: a job that ends its process does not do so at once again."""
     write_job(run.folder, {b"n": b"1"})
     seen = []
     run.results = [lambda: seen.append(list_jobs(run.folder)[0].at - run.now)]
@@ -262,14 +259,14 @@ def test_without_a_function(run, caplog):
 
 
 def test_what_cannot_be_read(run, caplog):
-    """It is told of, once, and others are done."""
+    """Such a job is told once, and others are done."""
     pathlib.Path(write_job(run.folder, {})).write_bytes(b"x")
     write_job(run.folder, {b"n": b"1"}, priority="9999")
     assert run.turn()[0] == [b"1"] and run.turn()[0] == []
     assert caplog.text.count("is no job that can be read: it has no head") == 1
 
 
-def test_many(run):
+def test_many_jobs_leave_room_for_urgent_ones(run):
     """After so many the folder is listed anew: one of a higher priority may be there."""
     for number in range(101):
         write_job(run.folder, {b"n": b"%d" % number})
@@ -278,8 +275,7 @@ def test_many(run):
     assert len(done) == 100 and rest == 0.0 and run.turn()[0][0] == b"first"
 
 
-def test_the_end(run):
-    """The job that runs is finished, and no other is begun."""
+def test_the_end_finishes_the_running_job(run):
     write_job(run.folder, {b"n": b"1"})
     write_job(run.folder, {b"n": b"2"})
     run.results = [lambda: (run.spooler.termination.request(), SPOOL_OK)[1]]
@@ -287,7 +283,7 @@ def test_the_end(run):
 
 
 def test_what_is_told(run):
-    """Each job is told of while it is done, and what became of it."""
+    """Each job is told while it is done, and its outcome."""
     memory = memoryview(bytearray(PAGE_BYTES))
     run.spooler._page = Page(memory)
     paths = [write_job(run.folder, {b"n": b"%d" % number}) for number in range(4)]
@@ -301,7 +297,7 @@ def test_what_is_told(run):
 
 
 def test_so_many_jobs(tmp_path, caplog):
-    """Then it ends by itself, also if one has failed."""
+    """Then the spooler ends by itself, also if one has failed."""
     caplog.set_level("INFO", "aserve")
     for number in range(3):
         write_job(str(tmp_path), {b"n": b"%d" % number})
@@ -314,8 +310,7 @@ def test_so_many_jobs(tmp_path, caplog):
     assert len(done) == 2 and "after 2 jobs (--spooler-max-jobs) another process goes on" in caplog.text
 
 
-def test_until_sigterm(tmp_path):
-    """It waits for jobs, without looking for them, and ends by SIGTERM."""
+def test_jobs_are_awaited_until_sigterm(tmp_path):
     before = signal.getsignal(signal.SIGTERM)
     done = []
 
@@ -336,7 +331,7 @@ def test_until_sigterm(tmp_path):
 
 
 def test_a_queue_until_sigterm(store_server):
-    """The jobs of a queue are done in the same way; what would lose them is told before."""
+    """The jobs of a queue are done in the same way; dangers of loss are told before."""
     store = Store(Shared(store_server.url, "shop"))
     leases = Leases(store)
     queue, before = Queue("shared:jobs", store, leases), signal.getsignal(signal.SIGTERM)
@@ -357,6 +352,5 @@ def test_a_queue_until_sigterm(store_server):
     store.end()
 
 
-def test_values():
-    """Names of the app's are bytes, and the two of uWSGI's text."""
+def test_values_have_bytes_as_names():
     assert values_of("/x/name", {b"a": b"b"}, b"") == {"spooler_task_name": "name", b"a": b"b"}

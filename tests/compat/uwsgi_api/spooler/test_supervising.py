@@ -1,4 +1,4 @@
-"""The processes that do jobs, as a supervisor sees them; tests/processes/programs/test_attached.py has their lives."""
+"""Spoolers, in a supervisor's view; tests/processes/programs/test_attached.py has their lives."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ from aserve.features import Config
 
 @pytest.fixture
 def spoolers(monkeypatch):
-    """Those of a supervisor that has just started."""
+    """A supervisor's spoolers just after its start."""
     monkeypatch.setattr(pages, "KEPT", {})
     yield Spoolers(["python", "-m", "aserve"], {})
     for fd in pages.KEPT.values():
         os.close(fd)
 
 
-def test_none(spoolers):
-    """Without a folder nothing is made, and nothing is known of jobs."""
+def test_no_folder_means_no_spooler(spoolers):
     assert spoolers.programs(Config()) == [] and spoolers.status() == {"jobs": None} and pages.KEPT == {}
 
 
 def test_each_has_its_folder_and_its_page(spoolers):
-    """By variables; without --spooler-max-jobs and --spooler-timeout none of them has to end."""
+    """By variables; without --spooler-max-jobs and --spooler-timeout no spooler has to end."""
     one, two, other = spoolers.programs(Config(workers=1, spooler=["/x"], spooler_processes=3))
     assert [program.name for program in (one, two, other)] == ["spooler", "spooler-2", "spooler-3"]
     assert one.words == ("python", "-m", "aserve") and one.own.fds == [pages.KEPT[pages.NAME]]
@@ -36,8 +35,7 @@ def test_each_has_its_folder_and_its_page(spoolers):
     assert spoolers.programs(Config()) == [] and spoolers.status()["jobs"]["waiting"] == {}
 
 
-def test_a_limit(spoolers, monkeypatch):
-    """A job that takes longer is said, with its time."""
+def test_a_limit_is_told_with_its_time(spoolers, monkeypatch):
     (one,) = spoolers.programs(Config(workers=1, spooler=["/x"], spooler_seconds=5, spooler_max_jobs=3))
     assert one.own.may_end and one.own.overdue() == ""
     monkeypatch.setattr(spoolers._pages, "overdue", lambda name, seconds: ("a", seconds + 1))

@@ -1,3 +1,3 @@
-"""A file in a folder that is no package; what it imports is in the folder above."""
+"""A file in a folder that is no package; its imports are in the folder above."""
 
 from telling import application as application

@@ -1,3 +1,3 @@
-"""Where a Django project has its app."""
+"""The app's place in a Django project."""
 
 from telling import application as application
