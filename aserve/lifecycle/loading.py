@@ -25,6 +25,7 @@ from ..settings.secrecy import show_app
 from .app_check import describe, why_no_app
 from .load_error import LoadError, app_raised
 from .misnamed import hint_for_module, why_hidden
+from .surroundings import PLACED
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -215,7 +216,7 @@ def _split(path: str) -> tuple[str, str]:
 
 
 def _put_first_on_path(folder: str) -> None:
-    if sys.path[:1] != [folder]:
+    if sys.path[:1] != [folder] and folder not in PLACED:
         sys.path.insert(0, folder)
 
 

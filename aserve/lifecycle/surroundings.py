@@ -1,6 +1,6 @@
 """The surroundings of the app: folder, variables, and sys.path.
 
-Owns:     the effect of --chdir, --env and --python-path; absolute paths in settings.
+Owns:     the effect of --chdir, --env and --python-path; PLACED; absolute paths in settings.
 Thread:   the main thread, before the import of the app, in each process with an import.
 Not here: the folder of the app itself on sys.path (loading.py).
 """
@@ -21,6 +21,7 @@ from ..settings.paths import Base
 S = TypeVar("S", bound=EngineSettings)
 
 TEMPORARY_FOLDERS = {"TMPDIR", "TEMP", "TMP"}  # the variables of the module tempfile
+PLACED: set[str] = set()  # the folders of --python-path in this process: the app's has its place among these, if named
 HERE = StartFolder(".", is_said=False)
 
 
@@ -47,6 +48,7 @@ def set_surroundings(config: EngineSettings, environ: MutableMapping[str, str]) 
         environ[name] = environ[name] and os.path.abspath(environ[name])  # the app may change the folder
     for folder in reversed(config.python_path):
         _import_from(os.path.abspath(folder))
+        PLACED.add(os.path.abspath(folder))
 
 
 def with_whole_paths(config: S, folder: StartFolder = HERE) -> S:

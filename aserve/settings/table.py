@@ -546,7 +546,7 @@ class EngineSettings(Settings):
     python_path: Sequence[str] = row(
         (), "Process", "--python-path", PATHS,
         "folder to import from, before all others; its .pth files are read; repeatable",
-        "The app's folder always comes first, and a virtual environment has its own aserve.",
+        "The app's folder comes first, unless it is named here, too; and a virtual environment has its own aserve.",
     )
     env: Sequence[str] = row(
         (), "Process", "--env", ENV,

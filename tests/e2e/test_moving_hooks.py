@@ -131,7 +131,8 @@ def test_the_folder_that_a_hook_enters(tmp_path, raw_client, moment, lines):
 
 
 def test_a_pattern_of_the_python_path(tmp_path, raw_client):
-    """Modules are found in each folder, and first in the last, as recorded from uWSGI 2.0.31."""
+    """Modules are found in each folder, first in the last, and at the end in the folder of the start, as recorded from uWSGI 2.0.31."""
+    (tmp_path / "both.py").write_text("place = 'start'\n")
     for name, module in (("a", "both"), ("a", "first"), ("b", "both"), ("b", "app")):
         (tmp_path / "src" / name).mkdir(parents=True, exist_ok=True)
         (tmp_path / "src" / name / f"{module}.py").write_text(f"place = {name!r}\n")

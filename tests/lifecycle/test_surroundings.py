@@ -9,6 +9,7 @@ import pytest
 
 from aserve.core.start_folder import StartFolder
 from aserve.features import SETTINGS, Config
+from aserve.lifecycle.loading import load_app
 from aserve.lifecycle.surroundings import SurroundingsError, set_surroundings, with_whole_paths
 from aserve.settings import ConfigError
 
@@ -34,6 +35,20 @@ def test_folder_and_variables(tmp_path):
     set_surroundings(Config(chdir="site", env=["A=2", "C=x=y", "D="], python_path=["lib", "/nowhere"]), environ)
     assert os.getcwd() == str(tmp_path / "site") and environ == {"A": "2", "B": "1", "C": "x=y", "D": ""}
     assert sys.path[:2] == [str(tmp_path / "site" / "lib"), "/nowhere"]
+
+
+def test_the_place_of_the_app_folder(tmp_path):
+    """The app's folder comes first, unless --python-path names that folder: then other folders may come before, as in uWSGI and gunicorn."""
+    (tmp_path / "lib").mkdir()
+    for folder, name in ((tmp_path, "placed_one"), (tmp_path / "lib", "placed_one"), (tmp_path, "placed_two")):
+        (folder / f"{name}.py").write_text(f"def application(*_): ...\nplace = {str(folder)!r}\n")
+    set_surroundings(Config(python_path=["lib"]), {})
+    load_app("placed_two")
+    assert sys.path[:2] == [str(tmp_path), str(tmp_path / "lib")]
+    set_surroundings(Config(python_path=["lib", "."]), {})
+    load_app("placed_one")
+    assert sys.path[:2] == [str(tmp_path / "lib"), str(tmp_path)] and sys.path.count(str(tmp_path)) == 1
+    assert sys.modules["placed_one"].place == str(tmp_path / "lib")
 
 
 def test_pth_files(tmp_path):

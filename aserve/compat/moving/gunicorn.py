@@ -214,6 +214,9 @@ def _settings_of(names: Mapping[str, Any], path: str, lines: Mapping[str, int], 
 def _finish(draft: Draft, environ: Mapping[str, str]) -> None:
     facts = draft.facts
     folder = ""
+    if "python-path" in draft.settings:  # the last comes first, and the app's folder behind all, as there
+        draft.settings["python-path"].reverse()
+        draft.add("python-path", ".", draft.whence["python-path"][0])
     if "chdir" in facts and not is_unset(facts["chdir"].value):
         folder = os.path.abspath(str(facts["chdir"].value))
         draft.put("chdir", folder, facts["chdir"])

@@ -325,7 +325,9 @@ def take_metric(draft: Draft, given: Given) -> None:
 
 
 def take_python_path(draft: Draft, given: Given) -> None:
-    """Take pythonpath: a folder, or a pattern of folders; the last comes first on sys.path, as there."""
+    """Take pythonpath: a folder, or a pattern of folders; the last comes first on sys.path, as there, and the app's folder behind all."""
+    if "python-path" not in draft.settings:
+        draft.add("python-path", ".", given)
     for path in found_by(text_of(given)):
         draft.add("python-path", path, given)
         paths = draft.settings["python-path"]

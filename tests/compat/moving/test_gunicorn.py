@@ -91,7 +91,7 @@ DEFAULTS = {"workers": 1, "threads": 1, "trusted-proxies": TRUSTED, **OURS}
         ("secure_scheme_headers = {'X-SSL': 'on'}", {"scheme-fields": ["X-SSL: on"]}),
         ("secure_scheme_headers = {}", {"scheme-fields": ["none"]}),
         ("raw_env = 'A=1'; pythonpath = 'a,b'; loglevel = 'WARNING'", {
-            "env": ["A=1"], "python-path": ["a", "b"], "log-level": "WARNING"}),
+            "env": ["A=1"], "python-path": ["b", "a", "."], "log-level": "WARNING"}),
         ("import os; x = 1; _y = 2; workers = max(x, 2)", {"workers": 2}),
     ],
 )  # fmt: skip

@@ -313,7 +313,7 @@ def test_patterns_of_the_python_path(tmp_path):
     draft = Draft("a.ini")
     for value in ("/no/such/*", f"{tmp_path}/*"):
         take_python_path(draft, Given("pythonpath", value, "a.ini:1"))
-    assert draft.settings == {"python-path": [f"{tmp_path}/b/", f"{tmp_path}/a/", "/no/such/*"]}
+    assert draft.settings == {"python-path": [f"{tmp_path}/b/", f"{tmp_path}/a/", "/no/such/*", "."]}
 
 
 def test_a_machine_without_syslog(monkeypatch):
