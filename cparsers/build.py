@@ -59,6 +59,7 @@ SOURCES = [
     "lane_accept.c",
     "lane_none.c",
     "lane_read.c",
+    "lane_shake.c",
     "pump.c",
     "sockets.c",
     "subreaper.c",

@@ -18,6 +18,7 @@
 
 enum {
     MAX_EVENTS = 64,      /* taken by one epoll_wait */
+    MOST_SHAKES = 8,      /* steps of handshakes in a poll: 0.3 ms each */
     SEND_PARTS = 4,       /* taken by one lane_send */
     REPLIES_TO_A_LOOK = 8 /* at the clock; a batch of fewer has none */
 };
@@ -82,15 +83,19 @@ static int own_or_mark(lane_conn *conn)
 /* Read from a connection on which something has come.  The event may be of an
  * earlier connection with this number: then nothing has come. */
 static uint32_t read_ready(lane *set, const struct epoll_event *event,
-                           uint32_t n, uint32_t *input_len)
+                           uint32_t n, uint32_t *input_len, int *nshakes)
 {
     int fd = event->data.fd;
     lane_conn *conn = &set->conns[fd];
 
     if (!own_or_mark(conn))
         return n;
-    if (!has_batch_room(set, n, *input_len)) {
+    if (!has_batch_room(set, n, *input_len) ||
+        (is_shaking(conn) && (*nshakes)-- <= 0)) {
+        set->is_shake_due |= (uint32_t)is_shaking(conn);
         await_octets(set, fd, 1);
+    } else if (is_shaking(conn)) {
+        n += (uint32_t)shake(set, fd, &set->arrivals[n]);
     } else if (read_arrival(set, fd, (event->events & EPOLLPRI) != 0,
                             input_len, &set->arrivals[n])) {
         n++;
@@ -102,7 +107,8 @@ static uint32_t read_ready(lane *set, const struct epoll_event *event,
 }
 
 /* Returns the number of arrivals. */
-static uint32_t poll_once(lane *set, int timeout_ms, int *is_woken)
+static uint32_t poll_once(lane *set, int timeout_ms, int nshakes,
+                          int *is_woken)
 {
     struct epoll_event events[MAX_EVENTS];
     uint32_t n = 0, input_len = 0, ready[MAX_EVENTS], nready = 0;
@@ -136,7 +142,7 @@ static uint32_t poll_once(lane *set, int timeout_ms, int *is_woken)
     if (is_accept_due && nready > 0)
         n = accept_ready(set, ready, nready, n, &input_len);
     for (int i = 0; i < nconns; i++)
-        n = read_ready(set, &events[i], n, &input_len);
+        n = read_ready(set, &events[i], n, &input_len, &nshakes);
     if (!is_accept_due && nready > 0)
         n = accept_ready(set, ready, nready, n, &input_len);
     if (nready > 0)
@@ -153,10 +159,23 @@ int lane_poll(lane *set, int timeout_ms)
     int is_woken = 0;
 
     /* With a board it comes to nothing time and again: another process was
-     * quicker, or should be.  The caller need not hear of that. */
+     * quicker, or should be; so does a handshake.  The caller need not hear of
+     * that. */
+    set->is_shake_due = 0;
     do
-        n = poll_once(set, timeout_ms, &is_woken);
-    while (n == 0 && !is_woken && timeout_ms < 0 && set->board != NULL);
+        n = poll_once(set, timeout_ms, MOST_SHAKES, &is_woken);
+    while (n == 0 && !is_woken && timeout_ms < 0 &&
+           (set->board != NULL || set->sessions != NULL));
+    if ((n > 0 || is_woken) && set->stall_us > 0)
+        arm_stall_timer(set);
+    return (int)n;
+}
+
+int lane_look(lane *set)
+{
+    int is_woken = 0;
+    uint32_t n = poll_once(set, 0, 0, &is_woken);
+
     if ((n > 0 || is_woken) && set->stall_us > 0)
         arm_stall_timer(set);
     return (int)n;
@@ -394,7 +413,7 @@ int lane_sweep(lane *set, int used_seconds, int new_seconds)
     for (uint32_t fd = 0; fd < top; fd++) {
         lane_conn *conn = &set->conns[fd];
 
-        if (state_of(conn) != LANE_IDLE ||
+        if (state_of(conn) != LANE_IDLE || is_shaking(conn) ||
             !is_overdue(set, conn, used_seconds, new_seconds) ||
             !change_state(conn, LANE_IDLE, LANE_BUSY))
             continue;
@@ -439,7 +458,7 @@ int lane_open(lane *set)
         if (set->listeners[i].is_tcp)
             setsockopt(set->listeners[i].fd, IPPROTO_TCP, TCP_NODELAY, &yes,
                        sizeof yes);
-        if (!set->listeners[i].is_tls &&
+        if ((!set->listeners[i].is_tls || set->listeners[i].shakes) &&
             control_epoll(set, EPOLL_CTL_ADD, set->listeners[i].fd, EPOLLIN,
                           LISTENER | (int)i) != 0)
             return errno;
@@ -471,6 +490,7 @@ void lane_close(lane *set)
     __atomic_store_n(&set->is_closed, 1, __ATOMIC_SEQ_CST);
     for (uint32_t fd = 0; fd < set->top; fd++)
         end_conn(set, (int)fd);
+    drop_contexts(set);
     uncount_user(set);
 }
 

@@ -44,7 +44,9 @@ enum {
     LANE_BEGUN = 2, /* a head, and a part of its body, perhaps empty */
     LANE_PART = 3,  /* a further part */
     LANE_DONE = 4,  /* the last part; the connection is BUSY */
-    LANE_GONE = 5   /* the client is gone within the body; it is closed */
+    LANE_GONE = 5,  /* the client is gone within the body; it is closed */
+    LANE_SHAKEN = 6 /* a handshake of TLS is done: is_first, BUSY; lane_begin
+                     * must follow */
 };
 
 /* Results of lane_reply, besides octets that were sent. */
@@ -67,6 +69,7 @@ typedef struct {
     uint16_t listener;  /* which one has accepted it */
     uint8_t used;       /* 1: has carried a request; atomic */
     uint8_t last;       /* 1: the client expects the connection to close */
+    uint8_t shaking;    /* 1: in the handshake of TLS; atomic */
     uint16_t section;   /* known_hash of its last field section; 0: none */
     uint32_t since;     /* lane->now when it became IDLE, or had its request;
                          * atomic */
@@ -102,7 +105,13 @@ typedef struct {
     int32_t fd;        /* listening, non-blocking */
     uint32_t protocol; /* LANE_HTTP, _UWSGI, _SCGI */
     uint32_t is_tcp;
-    uint32_t is_tls; /* the caller accepts and shakes hands, then lane_adopt */
+    uint32_t is_tls;
+    uint32_t shakes; /* of TLS: 0: the caller accepts and shakes hands, then
+                      * lane_adopt; set before lane_open */
+    tls_context *context; /* of new handshakes; NULL: they are LEFT, unread; the
+                           * lane's, as the next two are */
+    tls_context *next;    /* to be taken when has_next; atomic */
+    uint32_t has_next;    /* atomic */
     uint32_t is_off; /* accepts no more; atomic */
     uint32_t pause;  /* why it does not accept for now; 0: it does */
 } lane_listener;
@@ -172,6 +181,7 @@ typedef struct {
     /* a listener is out of the epoll set, so that a process with less to do
      * accepts: for about a millisecond, or until it has as much to do */
     uint32_t is_resting;
+    uint32_t is_shake_due; /* lane_look has left handshakes to lane_poll */
 } lane;
 
 /* Returns 1 if this platform supports a lane. */
@@ -196,6 +206,24 @@ void lane_unlisten(lane *set, uint32_t i);
  * until a connection ends, or for a second and a lane_wake.  With a board it
  * accepts no more than load_board_quota allows. */
 int lane_poll(lane *set, int timeout_ms);
+
+/* As lane_poll(set, 0), for who must not be kept: no handshake goes on. */
+int lane_look(lane *set);
+
+/* Begin new handshakes of listener `i` by this context from now on; NULL: none,
+ * their connections are LEFT.  One thread, which may be another than that of
+ * lane_poll. */
+void lane_renew(lane *set, uint32_t i, tls_context *context);
+
+/* Let a connection that is SHAKEN wait for its first request, or (keep = 0)
+ * close it. */
+void lane_begin(lane *set, int fd, int keep);
+
+/* Release connections that have been in the handshake for `seconds`, `cap` at
+ * most: as with lane_release_idle, but each counts until lane_left, and has a
+ * session if octets have come. */
+int lane_release_shaking(lane *set, uint32_t seconds, lane_released *out,
+                         uint32_t cap);
 
 /* Make a waiting lane_poll return. */
 void lane_wake(lane *set);

@@ -168,6 +168,7 @@ static void init_conn(lane *set, int fd, uint32_t listener, uint8_t used)
     conn->listener = (uint16_t)listener;
     conn->listed = 0;
     set_used(conn, used);
+    set_shaking(conn, 0);
     conn->body_left = 0;
     set_since(set, conn);
     /* lane_poll's thread and lane_adopt's may both raise it. */
@@ -258,6 +259,12 @@ static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
         __atomic_exchange_n(&set->conns[fd].state, LANE_BUSY,
                             __ATOMIC_ACQ_REL);
         init_conn(set, fd, i, 0);
+        if (set->listeners[i].is_tls) { /* its turn comes with others' */
+            set_shaking(&set->conns[fd], 1);
+            if (!await_octets(set, fd, 0))
+                close_conn(set, fd);
+            continue;
+        }
         /* Not in the epoll set yet, which reports octets left by a read. */
         if (read_arrival(set, fd, 0, input_len, &set->arrivals[n]))
             n++;

@@ -33,6 +33,36 @@ int lane_poll(lane *set, int timeout_ms)
     return 0;
 }
 
+int lane_look(lane *set)
+{
+    (void)set;
+    return 0;
+}
+
+void lane_renew(lane *set, uint32_t i, tls_context *context)
+{
+    (void)set;
+    (void)i;
+    (void)context;
+}
+
+void lane_begin(lane *set, int fd, int keep)
+{
+    (void)set;
+    (void)fd;
+    (void)keep;
+}
+
+int lane_release_shaking(lane *set, uint32_t seconds, lane_released *out,
+                         uint32_t cap)
+{
+    (void)set;
+    (void)seconds;
+    (void)out;
+    (void)cap;
+    return 0;
+}
+
 void lane_watch(lane *set)
 {
     (void)set;

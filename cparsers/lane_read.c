@@ -147,9 +147,9 @@ static char *put_address(char *to, const struct sockaddr_storage *peer)
     return to + strlen(to);
 }
 
-/* Write the peer's address and port after the vars.  Returns 0 when it has
- * gone: reset before it was accepted, and its request is there all the same. */
-static int add_peer(lane *set, lane_arrival *arrival)
+/* The peer may be reset before it was accepted, and its request is there all
+ * the same. */
+int add_peer(lane *set, lane_arrival *arrival)
 {
     struct sockaddr_storage peer;
     socklen_t size = sizeof peer;

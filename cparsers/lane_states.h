@@ -155,6 +155,17 @@ static inline void set_used(lane_conn *conn, uint8_t used)
     __atomic_store_n(&conn->used, used, __ATOMIC_RELAXED);
 }
 
+/* Whether it is in the handshake: lane_sweep reads it without owning it. */
+static inline int is_shaking(lane_conn *conn)
+{
+    return __atomic_load_n(&conn->shaking, __ATOMIC_RELAXED);
+}
+
+static inline void set_shaking(lane_conn *conn, uint8_t shaking)
+{
+    __atomic_store_n(&conn->shaking, shaking, __ATOMIC_RELAXED);
+}
+
 /* The epoll set */
 
 static inline int control_epoll(lane *set, int op, int fd, uint32_t events,
@@ -273,6 +284,17 @@ SHARED void take_out(lane *set, int fd);
  * whose mark recv() ends however much has come. */
 SHARED int read_arrival(lane *set, int fd, int is_urgent, uint32_t *input_len,
                         lane_arrival *arrival);
+
+/* lane_read.c: write the peer's address and port after the vars.  Returns 0
+ * when it has gone. */
+SHARED int add_peer(lane *set, lane_arrival *arrival);
+
+/* lane_shake.c: go on with the handshake of a connection that this thread has
+ * made BUSY.  Returns 1 with an arrival, or 0. */
+SHARED int shake(lane *set, int fd, lane_arrival *arrival);
+
+/* lane_shake.c: the lane is closed. */
+SHARED void drop_contexts(lane *set);
 
 /* lane_read.c: count the requests among `n` arrivals, and record their targets
  * and the time, in microseconds. */

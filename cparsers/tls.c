@@ -37,6 +37,8 @@ struct tls_session {
     unsigned long error; /* of OpenSSL, when it is broken */
     uint8_t is_broken;
     uint8_t is_at_end; /* the client has announced its end */
+    uint8_t is_greeted; /* tls_greet has begun it */
+    uint8_t is_answered;
 };
 
 static void *method; /* of our BIOs; set by tls_open_bio, once */
@@ -138,7 +140,7 @@ tls_session *tls_begin(tls_context *context)
     tls_lib.SSL_set_bio(session->ssl, bio, bio);
     tls_lib.SSL_set_accept_state(session->ssl);
     session->context = context;
-    __atomic_add_fetch(&context->nusers, 1, __ATOMIC_RELAXED);
+    tls_context_share(context);
     return session;
 }
 
@@ -170,10 +172,17 @@ static int judge(tls_session *session, int result)
     return TLS_FAILED;
 }
 
+/* Whether octets that OpenSSL has taken are kept. */
+static int keeps_hello(const tls_session *session)
+{
+    return session->is_greeted && !session->is_answered;
+}
+
 /* Keep `len` octets behind those that are kept. */
 int tls_feed(tls_session *session, const char *octets, uint32_t len)
 {
-    size_t left = session->kept_len - session->kept_at;
+    size_t at = keeps_hello(session) ? session->kept_at : 0;
+    size_t from = session->kept_at - at, left = session->kept_len - from;
     char *kept;
 
     if (len == 0)
@@ -182,11 +191,11 @@ int tls_feed(tls_session *session, const char *octets, uint32_t len)
     if (kept == NULL)
         return -1;
     if (left > 0)
-        memcpy(kept, session->kept + session->kept_at, left);
+        memcpy(kept, session->kept + from, left);
     memcpy(kept + left, octets, len);
     free(session->kept);
     session->kept = kept;
-    session->kept_at = 0;
+    session->kept_at = at;
     session->kept_len = left + len;
     return 0;
 }
@@ -194,7 +203,8 @@ int tls_feed(tls_session *session, const char *octets, uint32_t len)
 /* Free what OpenSSL has taken. */
 static void drop_kept(tls_session *session)
 {
-    if (session->kept == NULL || session->kept_at < session->kept_len)
+    if (session->kept == NULL || session->kept_at < session->kept_len ||
+        keeps_hello(session))
         return;
     free(session->kept);
     session->kept = NULL;
@@ -267,6 +277,16 @@ int tls_has_input(const tls_session *session)
            session->is_broken || tls_lib.SSL_pending(session->ssl) > 0;
 }
 
+const char *tls_hello(const tls_session *session)
+{
+    return session->kept;
+}
+
+uint32_t tls_hello_len(const tls_session *session)
+{
+    return keeps_hello(session) ? (uint32_t)session->kept_len : 0;
+}
+
 const char *tls_out(const tls_session *session)
 {
     return session->out != NULL ? session->out + session->out_at : NULL;
@@ -332,6 +352,33 @@ int tls_flush(tls_session *session, int fd)
     }
     tls_clear_out(session);
     return 1;
+}
+
+int tls_greet(tls_session *session, int fd)
+{
+    char raw[RAW];
+    ssize_t got;
+    int code, is_sent;
+
+    session->is_greeted = 1;
+    while ((got = recv(fd, raw, RAW, MSG_DONTWAIT)) < 0 && errno == EINTR)
+        ;
+    if (got <= 0)
+        return got < 0 && errno == EAGAIN ? TLS_WANT : TLS_GONE;
+    if (tls_feed(session, raw, (uint32_t)got) != 0)
+        return TLS_GONE; /* as without memory for a connection */
+    code = tls_shake(session);
+    if (keeps_hello(session) &&
+        (code == TLS_FAILED || session->kept_len > RAW))
+        return TLS_FAILED;
+    if (tls_out_len(session) == 0)
+        return code;
+    session->is_answered = 1;
+    drop_kept(session);
+    is_sent = tls_flush(session, fd);
+    if (is_sent < 0)
+        return TLS_GONE;
+    return is_sent == 0 ? TLS_FAILED : code;
 }
 
 /* Decrypt until there is no more, or no room.  Returns as tls_read. */

@@ -12,10 +12,11 @@
 #include <stdint.h>
 /* cdef:begin */
 
-/* Results of tls_read, tls_write and tls_shake. */
+/* Results of tls_read, tls_write, tls_shake and tls_greet. */
 enum {
-    TLS_WANT = -1,  /* more of the client's records are needed */
-    TLS_FAILED = -2 /* the session is broken: see tls_why */
+    TLS_WANT = -1,   /* more of the client's records are needed */
+    TLS_FAILED = -2, /* the session is broken: see tls_why */
+    TLS_GONE = -3    /* the client is gone */
 };
 
 typedef struct tls_context tls_context;
@@ -38,6 +39,9 @@ tls_context *tls_context_new(const char *chain, const char *key,
 /* Give a context up; its sessions keep what they need. */
 void tls_context_free(tls_context *context);
 
+/* Have one more owner of a context, who gives it up, too. */
+void tls_context_share(tls_context *context);
+
 /* Begin a session, as its server.  NULL: no memory. */
 tls_session *tls_begin(tls_context *context);
 
@@ -49,6 +53,11 @@ int tls_feed(tls_session *session, const char *octets, uint32_t len);
 
 /* Go on with the handshake.  Returns 1 when it is done. */
 int tls_shake(tls_session *session);
+
+/* The client's octets while nothing is answered, for tls_greet alone: another
+ * session may begin with them. */
+const char *tls_hello(const tls_session *session);
+uint32_t tls_hello_len(const tls_session *session);
 
 /* Decrypt.  Returns octets; 0: the client's closure alert. */
 int tls_read(tls_session *session, char *to, uint32_t cap);
@@ -82,6 +91,11 @@ uint32_t tls_alpn(const tls_session *session, char *to, uint32_t cap);
 #include <stddef.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+
+/* Read once, go on with the handshake, and send.  Returns as tls_shake.  What
+ * fails before anything is sent, is not sent.  TLS_FAILED of a session that is
+ * not broken: the event loop must go on. */
+int tls_greet(tls_session *session, int fd);
 
 /* As recv(), with decrypted octets; errno EPROTO: the session is broken, or its
  * own records wait for the client, and the event loop must go on.  *is_full:

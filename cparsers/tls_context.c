@@ -17,7 +17,7 @@ enum {
     RELEASE_BUFFERS = 0x10, /* and 34 KiB less for a connection at rest */
     PEM = 1,                /* SSL_FILETYPE_PEM */
     ALPN_OK = 0,            /* SSL_TLSEXT_ERR_... */
-    ALPN_NONE = 3
+    ALPN_FATAL = 2
 };
 
 tls_library tls_lib;
@@ -52,7 +52,7 @@ static int refuse_passphrase(char *to, int cap, int is_new, void *unused)
     return 0;
 }
 
-/* RFC 7301 3.2: the server chooses; a client without any of them goes on. */
+/* RFC 7301 3.2: the server chooses; a client without any of them is refused. */
 static int select_protocol(void *ssl, const unsigned char **chosen,
                            unsigned char *chosen_len,
                            const unsigned char *offered, unsigned offered_len,
@@ -73,7 +73,7 @@ static int select_protocol(void *ssl, const unsigned char **chosen,
                 return ALPN_OK;
             }
     }
-    return ALPN_NONE;
+    return ALPN_FATAL;
 }
 
 static int configure(tls_context *context, const char *chain, const char *key,
@@ -117,6 +117,11 @@ tls_context *tls_context_new(const char *chain, const char *key,
     }
     tls_lib.ERR_clear_error(); /* Python's ssl module looks there, too */
     return context;
+}
+
+void tls_context_share(tls_context *context)
+{
+    __atomic_add_fetch(&context->nusers, 1, __ATOMIC_RELAXED);
 }
 
 void tls_context_free(tls_context *context)

@@ -30,6 +30,11 @@ void tls_context_free(tls_context *context)
     (void)context;
 }
 
+void tls_context_share(tls_context *context)
+{
+    (void)context;
+}
+
 tls_session *tls_begin(tls_context *context)
 {
     (void)context;
@@ -50,6 +55,18 @@ int tls_feed(tls_session *session, const char *octets, uint32_t len)
 }
 
 int tls_shake(tls_session *session)
+{
+    (void)session;
+    return 0;
+}
+
+const char *tls_hello(const tls_session *session)
+{
+    (void)session;
+    return NULL;
+}
+
+uint32_t tls_hello_len(const tls_session *session)
 {
     (void)session;
     return 0;

@@ -89,6 +89,7 @@ struct engine {
         lane *set;
     Py_ssize_t lane_bytes; /* by cparsers */
     int (*poll)(lane *, int);
+    int (*look)(lane *);
     int (*reply)(lane *, int, const char *, uint32_t, const char *, uint32_t,
                  int);
     int64_t (*send)(lane *, int, const lane_part *, uint32_t);

@@ -38,7 +38,7 @@ static int look(engine *self)
     int count;
 
     do
-        count = self->poll(self->set, 0);
+        count = self->look(self->set);
     while (count == 0 && serve_now() < until);
     return count;
 }
@@ -50,12 +50,14 @@ static uint32_t wait_for_arrivals(engine *self)
     /* A request that computes in another thread takes the GIL for its whole
      * switch interval when this one lets go of it: longer than most clients
      * need to ask again. */
-    if (self->requests != NULL && !flag(self, s_app_blocks))
+    if (self->set->is_shake_due)
+        ; /* without the GIL */
+    else if (self->requests != NULL && !flag(self, s_app_blocks))
         count = look(self);
     /* Where many come, the next are there already: no other thread need get
      * the GIL in between. */
     else if (self->last_count > 1)
-        count = self->poll(self->set, 0);
+        count = self->look(self->set);
     if (count == 0) {
         Py_BEGIN_ALLOW_THREADS count = self->poll(self->set, -1);
         Py_END_ALLOW_THREADS
@@ -116,7 +118,7 @@ static int take(engine *self, batch **taken)
     if (count == 0 && !is_stopping) { /* it gives up the token for a job of
                                        * the loop's: start the stall timer */
         self->wake(self->set);
-        count = (uint32_t)self->poll(self->set, 0);
+        count = (uint32_t)self->look(self->set);
     }
     PyList_SetSlice(self->waiting_leader, 0, PY_SSIZE_T_MAX, NULL);
     self->progress++;

@@ -17,7 +17,7 @@ from ..core.named_tuple import NamedTuple
 from ..protocols.base import Limits, WireProtocol
 from ..proxies.peers import Peers
 from ..settings import EngineSettings
-from ..tls.certificates import NO_CONTEXTS, NewContext, Wrap
+from ..tls.certificates import NO_CONTEXTS, NewContext, Wrap, describe_client
 from ..workers.executor import Executor
 from ..workers.inline import InlineExecutor
 from ..wsgi import Gateway
@@ -94,8 +94,22 @@ class Service:
         self.is_replaced = False
         self.why_unready = ""  # see Server.set_unready
 
+    @property
+    def shakes_in_lane(self) -> bool:
+        """Whether the lane shakes hands with clients of TLS, if it has the listener."""
+        return self.wrap is not None and self.wrap.only is not None
+
+    def base_of_session(self, session: Any) -> Environ:
+        """
+        Return the base environ of a client of TLS.
+
+        Raises:
+            ValueError: a name in the client's certificate is not text.
+        """
+        return self.base_of(describe_client(session))
+
     def base_of(self, client: dict[str, str]) -> Environ:
-        """Return the base environ of a client of TLS, by its entries (tls.describe_client)."""
+        """Return the base environ of a client of TLS, by its entries (describe_client)."""
         if client["SSL_CLIENT_VERIFY"] != "NONE":
             return {**self.base_environ, **client}
         key = tuple(client.values())

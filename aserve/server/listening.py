@@ -79,8 +79,7 @@ class Listening:
             self.lane = Lane(threads.executor, in_lane, self._load_board, self._memory)
             self.connections.include_lane(self.lane)
             self.lane.start()
-        # Of TLS the lane takes connections whose handshake is done.
-        others = [pair for pair in pairs if pair not in in_lane or pair[1].wrap is not None]
+        others = [pair for pair in pairs if pair not in in_lane or (pair[1].wrap and not pair[1].shakes_in_lane)]
         self._acceptors = start_acceptors(asyncio.get_running_loop(), self.connections, others)
 
     # Serving

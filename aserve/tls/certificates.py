@@ -11,7 +11,6 @@ Not here: octets (connections/accepting/tls_transport.py), a client's wishes (cl
 from __future__ import annotations
 
 import errno
-import functools
 import logging
 import os
 import re
@@ -28,8 +27,6 @@ from .sessions import OwnContext, OwnSession, PythonSession, Session, why_no_lib
 
 logger = logging.getLogger("aserve")
 
-# Argument: the server name that the client asks for.
-Wrap = Callable[[str], Session]
 # Argument: the server name that the client asks for. Returns the context of its handshake, after which the connection ends; None: there is none.
 NewContext = Callable[[str], Optional[ssl.SSLContext]]
 NO_CONTEXTS: Mapping[str, NewContext] = MappingProxyType({})
@@ -68,21 +65,28 @@ class Certificates:
         """
         self._all_settings = [_with_absolute_paths(settings) for settings in all_settings]
         self._protocols = [*protocols, *ALPN_PROTOCOLS]
+        self.followers: list[Callable[[], None]] = []  # called after each load
         self._paths = [path for settings in self._all_settings for path in _paths_of(settings)]
         self._stamps = self._last_stamps = [_stamp(path) for path in self._paths]
         self._load()
 
     def wrap_by(self, settings: TLSSettings) -> Wrap:
         """Return the function that begins a connection's session by the contexts that are current at that time."""
-        return functools.partial(self._wrap, _with_absolute_paths(settings))
+        return Wrap(self, _with_absolute_paths(settings))
 
-    def _wrap(self, settings: TLSSettings, name: str) -> Session:
+    def begin(self, settings: TLSSettings, name: str) -> Session:
+        """See Wrap; `settings`: with absolute paths."""
         contexts = self._contexts[settings]
         name = name.lower()
         # RFC 9525 6.3: a wildcard stands for one label.
         context = contexts.get(name) or contexts.get("*." + name.partition(".")[2]) or contexts[ANY_NAME]
         own = self._own.get(context)
         return PythonSession(context) if own is None else OwnSession.of(own)
+
+    def only(self, settings: TLSSettings) -> OwnContext | None:
+        """See Wrap."""
+        contexts = self._contexts[settings]
+        return self._own.get(contexts[ANY_NAME]) if len(contexts) == 1 else None
 
     def reload(self) -> bool:
         """Load everything anew; if any file cannot be used, keep the old contexts, log why, and return False."""
@@ -104,6 +108,8 @@ class Certificates:
                 for name, certificate, key in _files_of(settings):
                     own[by_name[name]] = self._own_context(by_name[name], certificate, key, settings)
         self._contexts, self._own = contexts, {like: context for like, context in own.items() if context is not None}
+        for follow in self.followers:
+            follow()
 
     def _own_context(
         self, like: ssl.SSLContext, certificate: str, key: str | None, settings: TLSSettings
@@ -127,6 +133,27 @@ class Certificates:
         self._last_stamps = stamps
         if is_settled and stamps != self._stamps:
             self.reload()
+
+
+class Wrap:
+    """Begins the sessions of a listener by the contexts that are current at that time."""
+
+    def __init__(self, certificates: Certificates, settings: TLSSettings) -> None:
+        self._certificates, self._settings = certificates, settings
+
+    def __call__(self, name: str) -> Session:
+        """Begin a session; `name`: the server that the client asks for."""
+        return self._certificates.begin(self._settings, name)
+
+    @property
+    def only(self) -> OwnContext | None:
+        """The context of all sessions; None: a name decides, or Python's ssl module begins them."""
+        return self._certificates.only(self._settings)
+
+    def follow(self, renew: Callable[[], None]) -> None:
+        """Call `renew` now, and whenever there are new contexts."""
+        self._certificates.followers.append(renew)
+        renew()
 
 
 def _with_absolute_paths(settings: TLSSettings) -> TLSSettings:

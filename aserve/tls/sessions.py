@@ -190,6 +190,11 @@ class OwnSession:
         lib.tls_clear_out(self.struct)
         return octets
 
+    @property
+    def hello(self) -> bytes:
+        """The client's octets, if the lane has read them, and not answered."""
+        return bytes(ffi.buffer(lib.tls_hello(self.struct), lib.tls_hello_len(self.struct)))
+
     def do_handshake(self) -> None:
         """See Session."""
         self._check(lib.tls_shake(self.struct))

@@ -19,7 +19,7 @@ GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 LAST_GET = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 PROTOCOLS = {"http": lib.LANE_HTTP, "uwsgi": lib.LANE_UWSGI, "scgi": lib.LANE_SCGI}
 FREE, IDLE, BUSY, MORE, BODY = lib.LANE_FREE, lib.LANE_IDLE, lib.LANE_BUSY, lib.LANE_MORE, lib.LANE_BODY
-LEFT, WHOLE, BEGUN, PART, DONE, GONE = range(6)
+LEFT, WHOLE, BEGUN, PART, DONE, GONE, SHAKEN = range(7)
 
 
 class Arrival(NamedTuple):

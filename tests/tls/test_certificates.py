@@ -228,7 +228,7 @@ def test_server_preference(settings, authority):
 
 
 @pytest.mark.parametrize(
-    ("offered", "chosen"), [(["h2", "http/1.1"], "http/1.1"), (["http/1.0"], "http/1.0"), (["h2"], None), (None, None)]
+    ("offered", "chosen"), [(["h2", "http/1.1"], "http/1.1"), (["http/1.0"], "http/1.0"), (None, None)]
 )
 def test_alpn(settings, authority, offered, chosen):
     """RFC 7301: HTTP/1.1 is chosen where it is offered. (Who offers only others is met by tls_transport.py.)"""

@@ -86,6 +86,17 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         transport._phase, transport._session, transport._wire = OPEN, session, wire
         return transport
 
+    @classmethod
+    def shaking(cls, service: Service, session: OwnSession | None, seconds: float) -> TLSTransport:
+        """Make the transport of a connection that comes from the lane within its handshake; `session`: None: nothing is read."""
+        transport = cls(service)
+        transport._quiet_seconds = seconds
+        if session is not None:
+            transport._hello.data += session.hello
+            if not transport._hello.data:
+                transport._phase, transport._session = Phase.HANDSHAKE, session
+        return transport
+
     # --- asyncio.Protocol: called by the event loop ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -102,6 +113,10 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         self._service.connections.add(self)
         if peer is None:
             self.abort()
+        elif self._phase is Phase.HANDSHAKE:
+            self._shake_hands()
+        elif self._hello.data:
+            self._read_client_hello(b"")
 
     def data_received(self, data: bytes) -> None:
         """Octets have come."""
@@ -222,7 +237,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
             return
         connection = Connection(self._service)
         try:
-            connection.base_environ = self._service.base_of(tls.describe_client(session))
+            connection.base_environ = self._service.base_of_session(session)
         except ValueError as exc:
             self._log(f"closed: a client certificate that cannot be read: {exc}")
             self.abort()

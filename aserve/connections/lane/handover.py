@@ -11,6 +11,7 @@ import asyncio
 import logging
 import socket
 import threading
+from collections.abc import Coroutine
 from typing import Any, Callable, cast
 
 from ..._cparsers import ffi, lib
@@ -25,6 +26,7 @@ from ..accepting.tls_transport import TLSTransport
 from ..connection import Connection, drop_exchange
 from ..loop.pump import Pump
 from ..loop.wire_loop import LoopWire
+from ..service import Service
 from ..wire_log import tell
 
 logger = logging.getLogger("aserve")
@@ -138,7 +140,33 @@ class Handovers:
         wire = begin(connection, octets) if is_new else LoopWire(connection, octets, False, can_bypass)
         self.executor.post(self._begin, (fd, wire), None)
 
+    def begin_handshake(self, fd: int, service: Service, seconds: int = 0) -> None:
+        """Let the event loop go on with a handshake of TLS, which began so many seconds ago, or begin it."""
+        self.executor.post(self._begin_handshake, fd, (service, seconds))
+
     # --- called on the event loop ---
+
+    def _begin_handshake(self, fd: int, how: tuple[Service, int]) -> None:
+        self._add_task(self._finish_handshake(fd, *how))
+
+    def _add_task(self, steps: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(steps)
+        self._tasks[task] = None  # a loop holds its tasks only weakly
+        task.add_done_callback(self._tasks.pop)
+
+    async def _finish_handshake(self, fd: int, service: Service, seconds: int) -> None:
+        session = lib.lane_take_session(self.set, fd)
+        transport = TLSTransport.shaking(service, OwnSession(session) if session != ffi.NULL else None, seconds)
+        sock = socket.socket(fileno=fd)
+        try:
+            await self._loop.connect_accepted_socket(lambda: transport, sock)
+        except OSError:  # the client has gone again
+            sock.close()
+        else:
+            if self._is_over:
+                transport.abort()
+        finally:
+            lib.lane_left(self.set)
 
     def _begin(self, who: tuple[int, LoopWire | Beginning], on_ready: Callable[[LoopWire | None], None] | None) -> None:
         connection = who[1].connection
@@ -149,9 +177,7 @@ class Handovers:
                 else "its request takes more than one read"
             )
             tell(connection, f"leaves the fast path: {rest}")
-        task = self._loop.create_task(self._make_transport(*who, on_ready))
-        self._tasks[task] = None  # a loop holds its tasks only weakly
-        task.add_done_callback(self._tasks.pop)
+        self._add_task(self._make_transport(*who, on_ready))
 
     async def _make_transport(
         self, fd: int, wire: LoopWire | Beginning, on_ready: Callable[[LoopWire | None], None] | None

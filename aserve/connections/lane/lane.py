@@ -35,7 +35,7 @@ from ..progress import ARRIVING_SECONDS
 from ..service import Service
 from .handover import Handovers
 from .lane_log import LaneLog
-from .lane_memory import ARRIVAL_BYTES, CONN_BYTES, Arrival, Memory, arrivals_of
+from .lane_memory import ARRIVAL_BYTES, BATCH_COUNT, CONN_BYTES, Arrival, Memory, arrivals_of
 from .native import Native, new_native
 from .wire_fast import FastWire, end_session, refuse
 
@@ -46,6 +46,7 @@ _monotonic = time.monotonic
 _STATE_AT: int = ffi.offsetof("lane_conn", "state")
 WHOLE: int = lib.LANE_WHOLE
 BEGUN: int = lib.LANE_BEGUN
+SHAKEN: int = lib.LANE_SHAKEN
 _HTTP = ("http", "https")
 KEEP = (1 << 31) - 1  # seconds after which lane_sweep never closes
 
@@ -110,6 +111,9 @@ class Lane:
         for index, (listener, service) in enumerate(pairs):
             if listener.bind.protocol in _HTTP:  # other protocols carry one request
                 service.take_back = functools.partial(self._adopt, index)
+            if service.shakes_in_lane:
+                self._memory.listeners[index].shakes = 1
+                service.wrap.follow(functools.partial(self._renew, index))  # type: ignore[union-attr]
 
     # --- called on the event loop ---
 
@@ -136,6 +140,21 @@ class Lane:
         self.submit_arrivals(self.wait(0))
         executor.run()
 
+    def _renew(self, index: int) -> None:
+        context = self.services[index].wrap.only  # type: ignore[union-attr]
+        lib.lane_renew(self.set, index, context.struct if context is not None else ffi.NULL)
+
+    def _pass_on_handshakes(self, seconds: int) -> None:
+        """Let the event loop go on with handshakes that have taken so long."""
+        if not any(service.shakes_in_lane for service in self.services):
+            return
+        out = ffi.new("lane_released[]", BATCH_COUNT)
+        count = BATCH_COUNT
+        while count == BATCH_COUNT:
+            count = lib.lane_release_shaking(self.set, seconds, out, BATCH_COUNT)
+            for each in out[0:count]:
+                self.handovers.begin_handshake(each.fd, self.services[each.listener], seconds)
+
     def on_second(self) -> None:
         """Close connections that have been idle for too long; called once a second."""
         self.set.now, self.set.now_at = self.set.now + 1, int(time.monotonic())
@@ -143,6 +162,7 @@ class Lane:
             self.native.on_second()
         config = self.services[0].config
         lib.lane_sweep(self.set, int(config.keep_alive_seconds), int(config.head_seconds))
+        self._pass_on_handshakes(1)
         if self.set.is_paused:
             lib.lane_wake(self.set)  # a second is over: see lane.h
         for fd, upload in list(self._uploads.items()):
@@ -173,6 +193,7 @@ class Lane:
                 if exchange is not None:
                     exchange.keep_alive = False
         lib.lane_sweep(self.set, self._last_idle_seconds, int(ARRIVING_SECONDS))
+        self._pass_on_handshakes(0)
 
     @property
     def _last_idle_seconds(self) -> int:
@@ -337,6 +358,9 @@ class Lane:
             fd, index, kind, is_first = arrival.fd, arrival.listener, arrival.kind, arrival.is_first
             start, stop = arrival.input_off, arrival.input_off + arrival.input_len
             try:
+                if kind == SHAKEN:
+                    self._begin_secure(arrival, text[arrival.peer_off : arrival.peer_off + arrival.peer_len])
+                    continue
                 if kind != WHOLE and kind != BEGUN:
                     self._on_part_or_end(arrival, self._input[start:stop])
                     continue
@@ -400,10 +424,28 @@ class Lane:
         fd = arrival.fd
         if arrival.is_first:
             self.connections.pop(fd, None)  # of an ended connection that had this number
+            if self.services[arrival.listener].wrap is not None:
+                self.handovers.begin_handshake(fd, self.services[arrival.listener])
+                return
             connection = Connection(self.services[arrival.listener])
         else:
             connection = self.connections.pop(fd)
         self.handovers.begin_idle(fd, connection, octets, bool(arrival.is_first))
+
+    def _begin_secure(self, arrival: Arrival, peer: str) -> None:
+        """Make the Connection of a handshake that is done."""
+        fd, service = arrival.fd, self.services[arrival.listener]
+        addr, _, port = peer.partition("\0")
+        connection = self.connections[fd] = Connection(service, addr, port)
+        connection.wire = FastWire(self.handovers, fd)
+        session = OwnSession(self.set.sessions[fd])
+        try:
+            connection.base_environ = service.base_of_session(session)
+        finally:
+            session.release()
+        if self.native is not None:
+            self.native.know(fd, connection)
+        lib.lane_begin(self.set, fd, True)
 
     def _on_part_or_end(self, arrival: Arrival, octets: bytes) -> None:
         """Take an arrival that is neither a request nor the beginning of one: a part of a body, or an end."""
@@ -454,6 +496,9 @@ class Lane:
     def close_lost(self, fd: int, kind: int) -> None:
         """Close a connection whose arrival could not be taken."""
         self._uploads.pop(fd, None)
+        if kind == SHAKEN:
+            lib.lane_begin(self.set, fd, False)
+            return
         is_owned = kind in (WHOLE, lib.LANE_DONE) or (kind in (BEGUN, lib.LANE_PART) and lib.lane_own(self.set, fd))
         if kind == lib.LANE_LEFT or (is_owned and lib.lane_release(self.set, fd)):
             self.connections.pop(fd, None)

@@ -100,7 +100,7 @@ class Memory:
         self._input = new("char[]", BATCH_BYTES)
         self._vars = new("char[]", vars_bytes)
         self._arrivals = new("lane_arrival[]", BATCH_COUNT)
-        self._listeners = ffi.new("lane_listener[]", len(listeners))
+        self.listeners = ffi.new("lane_listener[]", len(listeners))
         self._conns = ffi.from_buffer("lane_conn[]", _new_table(MAX_DESCRIPTORS * CONN_BYTES))
         self._known = ffi.from_buffer("known_section[]", _new_table(KNOWN_BYTES))
         self.views = (
@@ -108,12 +108,12 @@ class Memory:
             ffi.buffer(self._vars, vars_bytes),
             ffi.buffer(self._arrivals, BATCH_COUNT * ARRIVAL_BYTES),
         )
-        for struct_, listener in zip(self._listeners, listeners):
+        for struct_, listener in zip(self.listeners, listeners):
             struct_.fd = listener.socket.fileno()
             struct_.protocol = CODES[listener.bind.protocol]
             struct_.is_tcp, struct_.is_tls = listener.bind.kind == "tcp", listener.bind.protocol == "https"
         set = self.set = ffi.new("lane *")
-        set.listeners, set.nlisteners = self._listeners, len(listeners)
+        set.listeners, set.nlisteners = self.listeners, len(listeners)
         set.conns, set.conns_cap = self._conns, MAX_DESCRIPTORS
         set.known = self._known
         if any(listener.bind.protocol == "https" for listener in listeners):

@@ -50,6 +50,7 @@ logger = logging.getLogger("aserve")
 WHOLE: int = lib.LANE_WHOLE
 _FUNCTIONS = {
     "poll": "lane_poll",
+    "look": "lane_look",
     "reply": "lane_reply",
     "send": "lane_send",
     "wake": "lane_wake",

@@ -58,10 +58,11 @@ class PlainState(NamedTuple):
 
 
 class EngineParts(NamedTuple):
-    """All that an engine needs: engine of native/engine.h. The first seven: addresses in the process, and a size in octets."""
+    """All that an engine needs: engine of native/engine.h. The first eight: addresses in the process, and a size in octets."""
 
     set: int
     poll: int
+    look: int
     reply: int
     send: int
     wake: int

@@ -184,7 +184,7 @@ def test_unreadable_client_certificate(new_line, log, monkeypatch):
     def fail(session):
         raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "meant so")
 
-    monkeypatch.setattr("aserve.connections.accepting.tls_transport.tls.describe_client", fail)
+    monkeypatch.setattr("aserve.connections.service.describe_client", fail)
     line = new_line()
     while not line.client.shake_hands():
         line.pump()

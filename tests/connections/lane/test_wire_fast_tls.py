@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 import threading
 
 import pytest
 from harness import apps
 
+import aserve.connections.service
 from aserve._cparsers import ffi, lib
 from aserve.connections.lane.wire_fast import end_session
 from aserve.tls.sessions import OwnContext, why_no_library
@@ -158,14 +160,66 @@ def test_a_drain_closes_kept_connections_with_an_alert(serve_tls, raw_client):
 
 
 @one_way
-def test_a_handshake_behind_the_last_accept_stays_on_the_loop(serve_tls, raw_client):
-    """The lane takes no connection any more; the session stays the event loop's."""
-    server = serve_tls(threads=8)
+def test_a_handshake_behind_the_last_accept_stays_on_the_loop(serve_tls, raw_client, tls_settings):
+    """With several names the loop shakes hands; the lane takes no connection any more, and the session stays the event loop's."""
+    server = serve_tls(threads=8, sni=["b.example={certificate}:{key}".format(**tls_settings)])
     server.call(lambda: server.server._listening.lane.stop_accepting())
     client = raw_client(server)
     for _ in range(2):
         assert client.fetch().body == b"hello\n"
     assert server.statistics().connections_in_lane == 0
+
+
+@one_way
+@pytest.mark.also_inline
+def test_a_handshake_is_the_lane_s(serve_tls, raw_client, wait_until):
+    """Before the first request the connection is there; the environ has what was agreed, and the client's address."""
+    names = "SSL_PROTOCOL", "SSL_CIPHER", "REMOTE_ADDR", "REMOTE_PORT"
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return [" ".join(environ[name] for name in names).encode()]
+
+    server = serve_tls(app)
+    client = raw_client(server)
+    wait_until(lambda: server.statistics().connections_in_lane == 1)
+    host, port = client.sock.getsockname()
+    assert client.fetch().body.decode().split() == [client.sock.version(), client.sock.cipher()[0], host, str(port)]
+
+
+@one_way
+def test_a_new_certificate_is_used_at_once(serve_tls, raw_client):
+    """The next handshake has it; a kept connection goes on."""
+    server = serve_tls()
+    kept = raw_client(server)
+    before = server.server._listening.lane.set.listeners[0].context
+    server.call(server.server.reload_certificates)
+    assert raw_client(server).fetch().status == kept.fetch().status == 200
+    assert server.server._listening.lane.set.listeners[0].context != before
+
+
+@one_way
+@pytest.mark.provokes("internal error", "is not callable")
+def test_a_fault_behind_a_handshake_loses_one_connection(serve_tls, raw_client, monkeypatch, caplog):
+    """A bug in aserve closes it, with a line in the log."""
+    server = serve_tls()
+    monkeypatch.setattr(aserve.connections.service, "describe_client", None)
+    assert raw_client(server).recv_to_end() == b""
+    assert "internal error" in caplog.text
+    monkeypatch.undo()
+    assert raw_client(server).fetch().status == 200
+
+
+@one_way
+@pytest.mark.parametrize("octets", [b"", b"\x16\x03"])
+def test_a_drain_lets_handshakes_go_on(serve_tls, raw_client, wait_until, octets):
+    """The event loop has them from then on."""
+    server = serve_tls(threads=8)
+    with socket.create_connection(server.address[:2], 20) as client:
+        client.sendall(octets)
+        wait_until(lambda: server.statistics().connections_in_lane == 1)
+        server.begin_drain()
+        wait_until(lambda: not server.server._listening or server.statistics().connections_in_lane == 0)
 
 
 def test_a_session_whose_connection_is_dropped_is_freed(localhost):
