@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-PATIENCE_SECONDS = 30.0  # for anything that should happen at once, also on a busy machine
+PATIENCE_SECONDS = 50.0  # for anything due at once, on a busy machine too: an upgrade on PyPy takes more than 30 s beside twenty processes
 
 
 def wait_until(
