@@ -96,6 +96,16 @@ def classes() -> Iterator[ast.ClassDef]:
         yield from (node for node in ast.walk(tree_of(name)) if isinstance(node, ast.ClassDef))
 
 
+def names_of_several_classes() -> int:
+    """Count names that classes of several modules have."""
+    found = collections.Counter(
+        one
+        for name in MODULES
+        for one in {node.name for node in ast.walk(tree_of(name)) if isinstance(node, ast.ClassDef)}
+    )
+    return sum(count > 1 for count in found.values())
+
+
 def methods_of(node: ast.ClassDef) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
     """Return the methods that a class defines."""
     return {one.name: one for one in node.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))}
@@ -166,6 +176,7 @@ MEASURES = (
     Measure("own modules that one module imports", fan_out, 22, 15),
     Measure("modules in a folder of connections, processes", files_of_a_folder, 17, 12),
     Measure("arguments of a constructor", constructor_arguments, 9, 8),
+    Measure("names that classes of several modules have", names_of_several_classes, 9, 5),
     Measure("methods of a class", methods, 40, 40),
     Measure("private words in docs/design.md", private_words, 20, 20),
     Measure('entries of "Where is what?"', places, 30, 30),

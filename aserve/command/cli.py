@@ -15,7 +15,7 @@ from ..compat.moving.lines import PYTHON, PYTHON_LINE
 from ..lifecycle.signals import early, unblock_all
 from ..lifecycle.standard_streams import fill_standard_streams
 from .flags import parse_args
-from .handed_down import HandedDown, take_handed_down
+from .handed_down import HandedDescriptors, take_handed_down
 from .outcome import status_of
 from .showing import show
 from .start import start, start_trial
@@ -48,7 +48,7 @@ def _run(argv: Sequence[str]) -> int:
     return start(args, handed.inheritance_fd, os.environ)
 
 
-def _run_program(args: dict[str, object], handed: HandedDown) -> int:
+def _run_program(args: dict[str, object], handed: HandedDescriptors) -> int:
     from ..compat.gunicorn.python import run_python
 
     words = args.pop(PYTHON_LINE)

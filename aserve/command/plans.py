@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..compat.moving.origin import Origin
 
 
-class Sources(NamedTuple):
+class PlanSources(NamedTuple):
     """All that the settings of one plan were read from, but another server's files."""
 
     app: object
@@ -70,7 +70,7 @@ def read_settings(args: Mapping[str, object], before: Plan | None = None) -> Pla
     toml, toml_name = read_file(given.pop("config", os.environ.get("ASERVE_CONFIG")))
     app, is_at_terminal = given.pop("app", None), sys.stdout.isatty()
     folder = StartFolder.of_this_process(os.environ)
-    sources = Sources(app, given, dict(os.environ), toml, toml_name, folder, real_folder(), is_at_terminal)
+    sources = PlanSources(app, given, dict(os.environ), toml, toml_name, folder, real_folder(), is_at_terminal)
     if origin is None and before is not None and before.sources == sources:
         return before._replace()
     spec = app or os.environ.get("ASERVE_APP") or toml.get("app")

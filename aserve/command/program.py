@@ -14,12 +14,12 @@ import os
 import sys
 from collections.abc import Mapping, MutableMapping
 
-from ..compat.moving.gunicorn_programs import Program
+from ..compat.moving.gunicorn_programs import GunicornProgram
 from ..compat.moving.naming import PROGRAM
 from ..core.named_tuple import NamedTuple
 from ..lifecycle.signals import early, unblock_all
 from ..lifecycle.standard_streams import fill_standard_streams
-from .handed_down import HandedDown, take_handed_down
+from .handed_down import HandedDescriptors, take_handed_down
 from .outcome import status_of
 from .start import start, start_trial
 
@@ -28,19 +28,19 @@ class Begun(NamedTuple):
     """What the command has read before it runs the program."""
 
     flags: Mapping[str, object]
-    handed: HandedDown
+    handed: HandedDescriptors
 
 
 _begun: Begun | None = None
 
 
-def begin(flags: Mapping[str, object], handed: HandedDown) -> None:
+def begin(flags: Mapping[str, object], handed: HandedDescriptors) -> None:
     """Leave the command's flags for the program that it is about to run."""
     global _begun
     _begun = Begun(flags, handed)
 
 
-def run_program(program: Program, flags: Mapping[str, object]) -> int:
+def run_program(program: GunicornProgram, flags: Mapping[str, object]) -> int:
     """Serve a program's app; return the exit status, for the program to end with."""
     fill_standard_streams()
     return status_of(lambda: _run({PROGRAM: program, **flags}))

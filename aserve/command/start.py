@@ -23,7 +23,7 @@ from .showing import show_check, show_found
 
 
 def start(args: Mapping[str, object], inheritance_fd: int | None, environ: MutableMapping[str, str]) -> int:
-    """Serve what the flags name, or check it, or be one of the processes beside workers; return the exit status. `inheritance_fd`: see HandedDown."""
+    """Serve what the flags name, or check it, or be one of the processes beside workers; return the exit status. `inheritance_fd`: see HandedDescriptors."""
     args = dict(args)
     for variable, run in processes().items():
         value = environ.pop(variable, None)

@@ -71,7 +71,7 @@ def ended_of(exchange: Exchange, ended_at: float, wants_head: bool = False) -> E
     ))  # fmt: skip
 
 
-class Parts(NamedTuple):
+class EndsParts(NamedTuple):
     """The state that native/ends.c shares with Ends: ends_log of native/engine.h."""
 
     noted: collections.deque[Ended | Batch] | None  # None: only C counts ends
@@ -100,7 +100,7 @@ class RequestLog(Protocol):
     """Takes the end of each request, once."""
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> EndsParts:
         """The state shared with native/ends.c."""
 
     def attach(self, native: NativeEnds) -> None:
@@ -191,13 +191,13 @@ class Ends:
         self._telling = threading.Lock()  # the thread taking ends out also reports them, in order
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> EndsParts:
         """See RequestLog.parts."""
         places = None if self._counting is None else self._counting.places
         program = None if self._lines is None else self._lines.program
         noted = self._ends if self._others else None
         flush = self.flush if self._all else None
-        return Parts(noted, flush, MOST, self._soon, self._at_end_seconds, self._wants_head, places, program)
+        return EndsParts(noted, flush, MOST, self._soon, self._at_end_seconds, self._wants_head, places, program)
 
     @property
     def thread_seconds(self) -> float | None:

@@ -51,7 +51,7 @@ ADDRESS_BYTES = 128
 PORT_END = 4
 
 
-class Watched(Protocol):
+class ForkAware(Protocol):
     """An object with threads and descriptors forbidden to a child: a server."""
 
     def on_forked(self) -> tuple[Iterable[int], Iterable[bytes]]:
@@ -63,7 +63,7 @@ class Watched(Protocol):
         """
 
 
-_watched: weakref.WeakSet[Watched] = weakref.WeakSet()
+_watched: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 # By signal: our handler, and the handler installed before; None: a handler outside Python.
 _handlers: dict[signal.Signals, tuple[Any, Any]] = {}
 # The same of the handlers in front of all our other handlers, and again behind them.
@@ -75,12 +75,12 @@ _set_handler = signal.signal  # kept_handlers (lifecycle/signals.py) puts anothe
 _masks: dict[int, Any] = {}
 
 
-def watch(watched: Watched) -> None:
+def watch(watched: ForkAware) -> None:
     """Call `on_forked` of this server in each child."""
     _watched.add(watched)
 
 
-def unwatch(watched: Watched) -> None:
+def unwatch(watched: ForkAware) -> None:
     """Stop calling `on_forked` of this server: everything is closed."""
     _watched.discard(watched)
 

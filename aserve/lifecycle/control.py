@@ -230,7 +230,7 @@ class Control:
             caller.let_go()
 
     def on_forked(self) -> tuple[list[int], list[bytes]]:
-        """See forks.Watched: the address covers the callers' connections, too."""
+        """See forks.ForkAware: the address covers the callers' connections, too."""
         return [], [self._address]
 
     def _on_call(self) -> None:

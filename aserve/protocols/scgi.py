@@ -17,7 +17,7 @@ from .base import ExchangeFactory, Limits, WireProtocol, refusal
 from .one_request import FRONT_VARS, OneRequest
 
 
-class Scratch:
+class SCGIScratch:
     """The common C memory of all connections of one event loop."""
 
     def __init__(self, limits: Limits) -> None:
@@ -37,7 +37,7 @@ class SCGI(OneRequest):
 
     __slots__ = ("_scratch",)
 
-    def __init__(self, scratch: Scratch) -> None:
+    def __init__(self, scratch: SCGIScratch) -> None:
         super().__init__(scratch.limits, scratch.form)
         self._scratch = scratch
 
@@ -55,11 +55,11 @@ class SCGI(OneRequest):
 
 
 def new_factory(limits: Limits) -> Callable[[], WireProtocol]:
-    return functools.partial(SCGI, Scratch(limits))
+    return functools.partial(SCGI, SCGIScratch(limits))
 
 
 def new_exchange_factory(limits: Limits) -> ExchangeFactory:
-    new_exchange = SCGI(Scratch(limits)).new_exchange
+    new_exchange = SCGI(SCGIScratch(limits)).new_exchange
 
     def make(vars: str, own_count: int, *_: Any) -> Exchange:
         return new_exchange(vars, own_count)

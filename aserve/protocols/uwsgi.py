@@ -41,7 +41,7 @@ MEANINGS = {
 }  # fmt: skip
 
 
-class Scratch:
+class UwsgiScratch:
     """The common C memory of all connections of one event loop."""
 
     def __init__(self, limits: Limits) -> None:
@@ -65,7 +65,7 @@ class Uwsgi(OneRequest):
 
     __slots__ = ("_scratch",)
 
-    def __init__(self, scratch: Scratch) -> None:
+    def __init__(self, scratch: UwsgiScratch) -> None:
         super().__init__(scratch.limits, FORM)
         self._scratch = scratch
 
@@ -143,9 +143,9 @@ def encode_ping(warning: str) -> bytes:
 
 
 def new_factory(limits: Limits) -> Callable[[], WireProtocol]:
-    return functools.partial(Uwsgi, Scratch(limits))
+    return functools.partial(Uwsgi, UwsgiScratch(limits))
 
 
 def new_exchange_factory(limits: Limits) -> ExchangeFactory:
     """Return a function that makes the exchange of a parsed packet, with scratch memory of its own, as another thread calls the function."""
-    return Uwsgi(Scratch(limits)).read_packet
+    return Uwsgi(UwsgiScratch(limits)).read_packet

@@ -16,7 +16,7 @@ import logging
 import operator
 from typing import Any, Callable
 
-from ..core.ends import NativeEnds, Parts, RequestLog
+from ..core.ends import EndsParts, NativeEnds, RequestLog
 from ..core.errors import BindError, RequestRefused
 from ..core.exchange import REFUSED, Client, Exchange
 from ..core.log_once import LogOnce
@@ -169,7 +169,7 @@ class TrustingLog:
         self.write = inner.write
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> EndsParts:
         """See RequestLog.parts."""
         return self._inner.parts
 

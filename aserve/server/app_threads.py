@@ -77,7 +77,7 @@ class AppThreads:
         return not hung
 
     def on_forked(self) -> None:
-        """Drop the threads in a child that the app has forked; see forks.Watched."""
+        """Drop the threads in a child that the app has forked; see forks.ForkAware."""
         self.executor.on_forked()
         if self.deadlines is not None:
             self.deadlines.on_forked()

@@ -24,7 +24,7 @@ from ..wsgi import WSGIApp
 from ..wsgi.response import CommonFields
 from .app_threads import AppThreads
 from .listening import Listening
-from .services import Shared, new_service
+from .services import ListenerParts, new_service
 
 
 class Commons:
@@ -68,7 +68,9 @@ class Commons:
             listening.new_in_flight(), extensions.wants_times, extensions.sees_responses, threads.deadlines,
             extensions.contexts,
         )  # fmt: skip
-        shared = Shared(context, threads.timed(app), self.certificates, not is_alone, extensions, self.tls_fields)
+        shared = ListenerParts(
+            context, threads.timed(app), self.certificates, not is_alone, extensions, self.tls_fields
+        )
         return [new_service(listener, shared) for listener in listening.listeners]
 
     def thread_seconds(self, under_way: Callable[[], float]) -> float | None:

@@ -82,6 +82,6 @@ class Inner:
     # --- called in a child that the app has forked ---
 
     def on_forked(self) -> tuple[list[int], list[bytes]]:
-        """Drop everything; see forks.Watched."""
+        """Drop everything; see forks.ForkAware."""
         self._threads.on_forked()
         return self._listening.fds, self._listening.bound

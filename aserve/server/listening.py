@@ -239,5 +239,5 @@ class Listening:
 
     @property
     def fds(self) -> list[int]:
-        """Return the lane's descriptors; see forks.Watched."""
+        """Return the lane's descriptors; see forks.ForkAware."""
         return self.lane.fds if self.lane is not None else []

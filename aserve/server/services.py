@@ -30,7 +30,7 @@ from ..wsgi.response import CommonFields
 from .steps import steps_of
 
 
-class Shared(NamedTuple):
+class ListenerParts(NamedTuple):
     """The parts from which the services of all listeners of a server are made."""
 
     context: ServiceContext
@@ -41,7 +41,7 @@ class Shared(NamedTuple):
     tls_fields: CommonFields  # the common fields of listeners of TLS
 
 
-def new_service(listener: Listener, shared: Shared) -> Service:
+def new_service(listener: Listener, shared: ListenerParts) -> Service:
     """Return the service of this listener, which its connections share."""
     bind = listener.bind
     shares = shared.context._replace(common_fields=shared.tls_fields) if bind.protocol == "https" else shared.context

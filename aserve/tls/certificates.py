@@ -23,7 +23,7 @@ from ..core.accounts import name_user
 from ..core.patterns import lazy_pattern
 from ..settings import ConfigError, EngineSettings, TLSSettings, split_sni
 from .errors import guard
-from .sessions import OwnContext, OwnSession, PythonSession, Session, why_no_library
+from .sessions import OwnContext, OwnSession, PythonSession, TLSSession, why_no_library
 
 logger = logging.getLogger("aserve")
 
@@ -74,7 +74,7 @@ class Certificates:
         """Return the function that begins a connection's session by the contexts that are current at that time."""
         return Wrap(self, _with_absolute_paths(settings))
 
-    def begin(self, settings: TLSSettings, name: str) -> Session:
+    def begin(self, settings: TLSSettings, name: str) -> TLSSession:
         """See Wrap; `settings`: with absolute paths."""
         contexts = self._contexts[settings]
         name = name.lower()
@@ -141,7 +141,7 @@ class Wrap:
     def __init__(self, certificates: Certificates, settings: TLSSettings) -> None:
         self._certificates, self._settings = certificates, settings
 
-    def __call__(self, name: str) -> Session:
+    def __call__(self, name: str) -> TLSSession:
         """Begin a session; `name`: the server that the client asks for."""
         return self._certificates.begin(self._settings, name)
 
@@ -307,7 +307,7 @@ def reason_of(exc: Exception) -> str:
 # A client
 
 
-def describe_client(ssl_object: Session) -> dict[str, str]:
+def describe_client(ssl_object: TLSSession) -> dict[str, str]:
     """
     Return a connection's entries for the environ, with the names of Apache's mod_ssl.
 

@@ -40,7 +40,7 @@ def why_no_library() -> str:
     return "OpenSSL is linked into Python"  # statically: its names are hidden
 
 
-class Session(Protocol):
+class TLSSession(Protocol):
     """A session, as a transport uses it; errors are those of an ssl.SSLObject."""
 
     @property
@@ -106,12 +106,12 @@ class PythonSession:
 
     @property
     def pending(self) -> bool:
-        """See Session."""
+        """See TLSSession."""
         return bool(self._incoming.pending)
 
     @property
     def out_size(self) -> int:
-        """See Session."""
+        """See TLSSession."""
         return self._outgoing.pending
 
 
@@ -160,7 +160,7 @@ class OwnSession:
 
     @property
     def is_released(self) -> bool:
-        """See Session."""
+        """See TLSSession."""
         return self.struct is None
 
     def release(self) -> Any:
@@ -170,22 +170,22 @@ class OwnSession:
         return struct
 
     def feed(self, octets: bytes) -> None:
-        """See Session."""
+        """See TLSSession."""
         if lib.tls_feed(self.struct, octets, len(octets)):
             raise MemoryError
 
     @property
     def pending(self) -> bool:
-        """See Session."""
+        """See TLSSession."""
         return bool(lib.tls_has_input(self.struct))
 
     @property
     def out_size(self) -> int:
-        """See Session."""
+        """See TLSSession."""
         return int(lib.tls_out_len(self.struct))
 
     def take(self) -> bytes:
-        """See Session."""
+        """See TLSSession."""
         octets = bytes(ffi.buffer(lib.tls_out(self.struct), lib.tls_out_len(self.struct)))
         lib.tls_clear_out(self.struct)
         return octets
@@ -196,33 +196,33 @@ class OwnSession:
         return bytes(ffi.buffer(lib.tls_hello(self.struct), lib.tls_hello_len(self.struct)))
 
     def do_handshake(self) -> None:
-        """See Session."""
+        """See TLSSession."""
         self._check(lib.tls_shake(self.struct))
 
     def read(self, count: int) -> bytes:
-        """See Session."""
+        """See TLSSession."""
         room = _new("char[]", count)
         return bytes(ffi.buffer(room, self._check(lib.tls_read(self.struct, room, count))))
 
     def write(self, octets: Any) -> int:
-        """See Session."""
+        """See TLSSession."""
         size = len(octets)
         return self._check(lib.tls_write(self.struct, ffi.from_buffer(octets), size))
 
     def unwrap(self) -> None:
-        """See Session."""
+        """See TLSSession."""
         lib.tls_shut(self.struct)
 
     def version(self) -> str | None:
-        """See Session."""
+        """See TLSSession."""
         return _text(lib.tls_version(self.struct))
 
     def cipher(self) -> tuple[str, str, int] | None:
-        """See Session."""
+        """See TLSSession."""
         return _text(lib.tls_cipher(self.struct)), self.version() or "", 0
 
     def selected_alpn_protocol(self) -> str | None:
-        """See Session."""
+        """See TLSSession."""
         room = ffi.new("char[]", 255)
         return bytes(ffi.buffer(room, lib.tls_alpn(self.struct, room, 255))).decode("latin-1") or None
 

@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from aserve.command import outcome, program
-from aserve.command.handed_down import HandedDown
-from aserve.compat.moving.gunicorn_programs import Program
+from aserve.command.handed_down import HandedDescriptors
+from aserve.compat.moving.gunicorn_programs import GunicornProgram
 from aserve.processes.children.command import TRIAL_VARIABLE
 
-PROGRAM = Program("std.py", "a:b()", dict)
+PROGRAM = GunicornProgram("std.py", "a:b()", dict)
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_alone(calls, monkeypatch, tmp_path):
 
 def test_by_the_command(calls):
     """`aserve --workers 2 python std.py`: its flags are there, and what it has read."""
-    program.begin({"workers": "2"}, HandedDown(None, 8))
+    program.begin({"workers": "2"}, HandedDescriptors(None, 8))
     assert program.run_program(PROGRAM, {}) == 3
     assert calls == [({"gunicorn_program": PROGRAM, "workers": "2"}, 8)]
 

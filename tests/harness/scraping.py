@@ -7,7 +7,7 @@ import socket
 from aserve.features import Config
 from aserve.features.metrics import scrapes as module
 from aserve.features.metrics.balance import Balance, Host, Reading
-from aserve.features.metrics.pages import Pages
+from aserve.features.metrics.pages import MetricsPages
 from aserve.features.metrics.scrapes import Scrapes, open_metrics
 
 BALANCE = Balance(lambda: Host([Reading(0, 0.0, 0.0)], 1, 4, 10.0))
@@ -25,7 +25,7 @@ class Answering:
         self.address = str(path)
         self.listeners = open_metrics(Config(metrics=f"unix:{path}"))
         self.event, self.events = b"{}", 0
-        self.pages = Pages(self._render, self._make_event, lambda: b"{}" * 200_000, lambda: "local", BALANCE)
+        self.pages = MetricsPages(self._render, self._make_event, lambda: b"{}" * 200_000, lambda: "local", BALANCE)
         self.scrapes = Scrapes(self.listeners, self.pages)
         self.clients = []
 

@@ -23,7 +23,7 @@ from aserve.protocols.http1 import HTTP1
 from aserve.protocols.uwsgi import Uwsgi
 from aserve.proxies.forwarded import keep_forwarded
 from aserve.proxies.trust import TrustedProxies, TrustingLog, peers_of
-from aserve.server.services import Shared, new_service
+from aserve.server.services import ListenerParts, new_service
 from aserve.settings import parse_bind
 from aserve.tls.certificates import load_certificates
 from aserve.workers.inline import InlineExecutor
@@ -58,7 +58,7 @@ def service(tmp_path):
             WebSockets(config, loop), log, peers_of(config), times_requests=times_requests,
         )  # fmt: skip
         tls_fields = CommonFields(config.server_name, fields=[("Strict-Transport-Security", "max-age=1")])
-        shared = Shared(
+        shared = ListenerParts(
             context, app, load_certificates(config), multiprocess, extensions or extensions_of(config), tls_fields
         )
         return new_service(listener, shared)

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import NoReturn
 
-from ...command.handed_down import HandedDown
+from ...command.handed_down import HandedDescriptors
 from ...command.program import begin
 from ...lifecycle.load_error import app_raised
 from ...settings import ConfigError
@@ -37,7 +37,7 @@ CHILDREN = os.path.join(os.path.dirname(__file__), "children")
 USAGE = "aserve python takes FILE or -m MODULE, and what follows these is the program's"
 
 
-def run_python(words: Sequence[str], flags: Mapping[str, object], handed: HandedDown) -> int:
+def run_python(words: Sequence[str], flags: Mapping[str, object], handed: HandedDescriptors) -> int:
     """
     Run a program with its arguments, as `python` does; return 0 if it ends without serving. `flags`: aserve's own, which win.
 

@@ -1,6 +1,6 @@
 """The settings of a program that is written for gunicorn: it sets them itself, and then calls `run()`.
 
-Owns:     Program, what such a program gives; load_program.
+Owns:     GunicornProgram, what such a program gives; load_program.
 Thread:   the main thread.
 Not here: the classes that programs derive from (compat/gunicorn/), serving their app (command/program.py).
 """
@@ -20,7 +20,7 @@ from .gunicorn_hooks import Hooks
 STAND_IN = "aserve.compat.gunicorn"  # under this name, too, where `aserve python` puts it in gunicorn's place
 
 
-class Program(NamedTuple):
+class GunicornProgram(NamedTuple):
     """A program that runs in this process."""
 
     name: str  # its file, for messages
@@ -28,7 +28,7 @@ class Program(NamedTuple):
     read: Callable[[], Cfg]  # its settings; called again for a reload
 
 
-def load_program(program: Program, environ: Mapping[str, str]) -> tuple[Draft, Hooks]:
+def load_program(program: GunicornProgram, environ: Mapping[str, str]) -> tuple[Draft, Hooks]:
     """
     Turn a program's settings into ours.
 

@@ -22,7 +22,7 @@ from .mules.settings import MuleSettings
 from .process import Process
 
 if TYPE_CHECKING:
-    from .tallies import Tally
+    from .tallies import RequestTally
 
 logger = logging.getLogger("aserve")
 
@@ -56,7 +56,7 @@ class UwsgiModule(Extension[MuleSettings]):
         """See Extension."""
         return config.uwsgi_module == "on" or (config.uwsgi_module == "auto" and config.has(MEANT))
 
-    _tally: Tally | None = None  # from `start` on, if the app has imported the module
+    _tally: RequestTally | None = None  # from `start` on, if the app has imported the module
 
     def start(self, context: ServerContext) -> None:
         """Count requests for uwsgi.workers(), if the app has imported the module; otherwise no request costs anything."""

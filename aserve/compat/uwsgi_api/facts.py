@@ -17,7 +17,7 @@ from typing import Any, Callable, Union
 from ...core.page import MOLD, Field
 from . import memory
 from .process import present
-from .tallies import Row
+from .tallies import TallyRow
 
 app_logger = logging.getLogger("aserve.app")
 Text = Union[str, bytes]
@@ -52,14 +52,14 @@ def workers() -> tuple[dict[str, Any], ...]:
         if slot in found and found[slot]["respawn_count"] >= respawns:
             continue  # draining
         row = tallies.row(number, pid)
-        row = row if row.spawned_at else Row(requests=page[Field.REQUESTS])  # it does not count
+        row = row if row.spawned_at else TallyRow(requests=page[Field.REQUESTS])  # it does not count
         is_busy = bool(page[Field.THREADS_BUSY]) or pid == os.getpid()
         found[slot] = _describe(slot, pid, respawns, row, is_busy, tallies.ended(slot))
     return tuple(found[slot] for slot in sorted(found))
 
 
 def _describe(
-    slot: int, pid: int, respawns: int, row: Row, is_busy: bool, ended: Row = Row()  # noqa: B008
+    slot: int, pid: int, respawns: int, row: TallyRow, is_busy: bool, ended: TallyRow = TallyRow()  # noqa: B008
 ) -> dict[str, Any]:  # fmt: skip
     """Return the dict of a worker. `row`: since its process began; `ended`: of the processes before it."""
     sums, (rss, vsz) = row.plus(ended), memory_of(pid)

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Callable, Union
 
 from .memory import SIGNAL_COUNT, shared
 from .schedules import Every, Watched, checked_cron
-from .signals import Signals
+from .signals import UwsgiSignals
 
 if TYPE_CHECKING:
     from .memory import AnyCache
 
 Text = Union[str, bytes]
 
-SIGNALS = Signals(shared)
+SIGNALS = UwsgiSignals(shared)
 MIN_TIMER_SECONDS = 0.01
 # Shorter ones would fill a CPU; the longest is some 31 years.
 MAX_TIMER_SECONDS = 1e9

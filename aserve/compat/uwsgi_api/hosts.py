@@ -16,7 +16,7 @@ from ...features.sharing.store import Store
 from .settings import CacheSpec
 from .shared_caches import SharedCache
 from .shared_locks import SharedLocks
-from .turns import Turns
+from .turns import OwnTurns
 
 
 class Hosts(NamedTuple):
@@ -25,7 +25,7 @@ class Hosts(NamedTuple):
     store: Store
     caches: dict[str, SharedCache]
     locks: SharedLocks
-    turns: Turns
+    turns: OwnTurns
 
 
 def join(specs: Sequence[CacheSpec], shared: Shared) -> Hosts:
@@ -33,4 +33,4 @@ def join(specs: Sequence[CacheSpec], shared: Shared) -> Hosts:
     store = Store(shared)
     leases = Leases(store)
     caches = {spec.name: SharedCache(spec, store) for spec in specs}
-    return Hosts(store, caches, SharedLocks(store, leases), Turns(store, leases))
+    return Hosts(store, caches, SharedLocks(store, leases), OwnTurns(store, leases))

@@ -49,7 +49,7 @@ SIGNALS, TALLIES, QUEUE, METRICS, AREA_NAME = (
 NOTHING = Extras()
 
 
-class Place(NamedTuple):
+class MemoryRange(NamedTuple):
     """A range of the memory."""
 
     offset: int
@@ -105,7 +105,7 @@ class Memory:
         return cls(specs, fd, extras)
 
 
-def _places(specs: Sequence[CacheSpec], extras: Extras) -> dict[str, Place]:
+def _places(specs: Sequence[CacheSpec], extras: Extras) -> dict[str, MemoryRange]:
     """Return the ranges of the tables, of the caches, and of what else there is, by name."""
     sizes = {SIGNALS: SIGNAL_COUNT * SIGNAL_BYTES, TALLIES: TALLIES_BYTES}
     sizes.update((spec.name, bytes_of(spec)) for spec in specs)
@@ -115,7 +115,7 @@ def _places(specs: Sequence[CacheSpec], extras: Extras) -> dict[str, Place]:
         sizes[QUEUE] = ring_bytes(parse_queue(extras.queue))
     places, offset = {}, HEAD_BYTES
     for name, size in sizes.items():
-        places[name] = Place(offset, size)
+        places[name] = MemoryRange(offset, size)
         offset += -(-size // 8) * 8
     return places
 

@@ -33,7 +33,7 @@ from .provided import names_of
 from .request import remembering
 from .spooler import functions as spooler
 from .spooler.settings import QUEUE
-from .tallies import Tally
+from .tallies import RequestTally
 
 logger = logging.getLogger("aserve.rpc")
 
@@ -210,7 +210,7 @@ def wrap_app(app: WSGIApp) -> WSGIApp:
     return remembering(app) if is_imported() else app
 
 
-def begin_tally() -> Tally:
+def begin_tally() -> RequestTally:
     """Return the row of counts of this process, for its server."""
     tally = memory.shared().tallies.begin(present().page_number, present().worker_id)
     SIGNALS.on_run = tally.count_signal

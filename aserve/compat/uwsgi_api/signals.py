@@ -1,6 +1,6 @@
 """uWSGI's signals, timers and cron: functions that run in a worker, beside its requests.
 
-Owns:     Signals: the functions registered in a process, the clock's thread, and the threads that run the functions.
+Owns:     UwsgiSignals: the functions registered in a process, the clock's thread, and the threads that run the functions.
 Thread:   any registers and raises; the clock's thread takes signals; each run has a thread of its own, beyond --threads.
 Spec:     uWSGI 2.0.30, "uWSGI Signal framework".
 Not here: handlers (handlers.py), schedules (schedules.py), choosing a host (turns.py), the memory (memory.py), the module (module.py).
@@ -39,7 +39,7 @@ from .wake import Wake
 
 if TYPE_CHECKING:
     from ...features.sharing.leases import Lease
-    from .turns import Turns
+    from .turns import OwnTurns
 
 logger = logging.getLogger("aserve.app")
 
@@ -67,7 +67,7 @@ class Entry(NamedTuple):
     since: float
 
 
-class Signals:
+class UwsgiSignals:
     """The signals of one process, and of its children."""
 
     def __init__(self, memory: Callable[[], Memory]) -> None:
@@ -225,7 +225,7 @@ class Signals:
 
     # Shared between hosts
 
-    def _take_turns(self, turns: Turns) -> dict[int, Lease]:
+    def _take_turns(self, turns: OwnTurns) -> dict[int, Lease]:
         """Return the due signals that this process has taken for all hosts, with their leases."""
         taken = {}
         for number, handler in self._handlers.copy().items():

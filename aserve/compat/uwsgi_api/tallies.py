@@ -1,6 +1,6 @@
 """The work of each worker, in memory that all processes share: requests, exceptions, octets, times, signals.
 
-Owns:     Tallies, the table of all workers and of those that have ended; Tally, the row of this process, a reader of ends of requests.
+Owns:     Tallies, the table of all workers and of those that have ended; RequestTally, the row of this process, a reader of ends of requests.
 Thread:   a worker's row: any thread of this worker, under a lock; `close` the supervisor's only one.
 Not here: the memory (memory.py), showing it (facts.py), who reads ends (__init__.py).
 
@@ -29,7 +29,7 @@ _SUMS = (_REQUESTS, _EXCEPTIONS, _OCTETS, _MICROSECONDS, _SIGNALS)
 _CLASSES, _BODIES, _WAITS, _RUNS = range(0, 20, 2), 20, 21, 23
 
 
-class Row(NamedTuple):
+class TallyRow(NamedTuple):
     """The numbers of a worker."""
 
     spawned_at: int = 0  # seconds since 1970; 0: not known
@@ -39,9 +39,9 @@ class Row(NamedTuple):
     microseconds: int = 0  # from when a thread began a request until its response was out
     signals: int = 0  # runs of their functions
 
-    def plus(self, other: Row) -> Row:
+    def plus(self, other: TallyRow) -> TallyRow:
         """Return the sum; the moment is this row's."""
-        return Row(self.spawned_at, *(one + more for one, more in zip(self[1:], other[1:])))
+        return TallyRow(self.spawned_at, *(one + more for one, more in zip(self[1:], other[1:])))
 
 
 class Tallies:
@@ -52,23 +52,23 @@ class Tallies:
         self._octets = octets  # kept beside the pointer
         self._words = pointer_to("uint64_t *", octets) + offset // 8
 
-    def begin(self, number: int, slot: int) -> Tally:
+    def begin(self, number: int, slot: int) -> RequestTally:
         """Return the row of this process, by the number of its page; its numbers begin with 0."""
-        tally = Tally(self._row(min(number, ROWS - 1)), self._octets)
+        tally = RequestTally(self._row(min(number, ROWS - 1)), self._octets)
         tally.clear(slot)
         return tally
 
-    def row(self, number: int, pid: int) -> Row:
+    def row(self, number: int, pid: int) -> TallyRow:
         """Return the numbers of a process; zeros, if it does not count."""
         words = self._row(number) if number < ROWS else None
         if words is None or words[_PID] != pid:
-            return Row()
-        return Row(words[_SPAWNED_AT], *(words[place] for place in _SUMS))
+            return TallyRow()
+        return TallyRow(words[_SPAWNED_AT], *(words[place] for place in _SUMS))
 
-    def ended(self, slot: int) -> Row:
+    def ended(self, slot: int) -> TallyRow:
         """Return the numbers of the workers of a slot that have ended."""
         words = self._row(ROWS + slot) if slot < ROWS else None
-        return Row() if words is None else Row(0, *(words[place] for place in _SUMS))
+        return TallyRow() if words is None else TallyRow(0, *(words[place] for place in _SUMS))
 
     def close(self, number: int, pid: int) -> None:
         """Add the row of a worker that has ended to the one of its slot."""
@@ -85,7 +85,7 @@ class Tallies:
         return self._words + number * WORDS
 
 
-class Tally:
+class RequestTally:
     """The row of this process. It is a Counting (core/ends.py), and a reader of ends."""
 
     places = tuple(_CLASSES), _BODIES, _WAITS, _RUNS, 0

@@ -1,6 +1,6 @@
 """Chooses the process of all hosts that runs a tick of a timer, or a minute of cron.
 
-Owns:     Turns: the ticks that this process knows to be settled, and claiming the next one.
+Owns:     OwnTurns: the ticks that this process knows to be settled, and claiming the next one.
 Thread:   the clock's (signals.py).
 Not here: schedules (schedules.py), leases as such (features/sharing/leases.py), running functions (signals.py).
 
@@ -44,7 +44,7 @@ return 1
 """
 
 
-class Turns:
+class OwnTurns:
     """The turns of one process."""
 
     def __init__(self, store: Store, leases: Leases) -> None:

@@ -25,7 +25,7 @@ from typing import Any, cast
 
 from ...tls import certificates as tls
 from ...tls import client_hello
-from ...tls.sessions import RECORD_BYTES, OwnSession, PythonSession, Session
+from ...tls.sessions import RECORD_BYTES, OwnSession, PythonSession, TLSSession
 from ...wsgi.response import error_response
 from ..carrier import Carrier
 from ..connection import LOST, Connection, peer_of
@@ -65,7 +65,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         "_hello", "_is_at_eof", "_phase", "_quiet_seconds", "_raw", "_reply_bytes", "_service", "_session", "_wire", "remote_addr",
     )  # fmt: skip
 
-    _session: Session  # when the ClientHello is complete
+    _session: TLSSession  # when the ClientHello is complete
     idle_seconds = 0.0
 
     def __init__(self, service: Service) -> None:

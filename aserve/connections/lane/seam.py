@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from ...core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from ...core.ends import Ended, Parts
+    from ...core.ends import Ended, EndsParts
     from ...core.log_once import LogOnce
     from ...workers.executor import Executor
     from ...wsgi import WSGIApp
@@ -72,7 +72,7 @@ class EngineParts(NamedTuple):
     executor: Executor
     service_parts: list[ServiceParts]
     connections: dict[int, Any]  # Connection, by descriptor
-    ends_parts: Parts | None
+    ends_parts: EndsParts | None
     runs: dict[int, Any] | None  # Run, by thread
     written_off: type[BaseException]
     overdue: Any

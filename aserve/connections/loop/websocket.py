@@ -24,7 +24,7 @@ from ..connection import LOST, Connection
 from ..progress import LINGER_SECONDS
 from ..wire_log import tell
 from .outbox import queued_bytes
-from .websocket_request import Leaving, OfferedHalf, Phase, shut
+from .websocket_request import Leaving, OfferedHalf, OfferPhase, shut
 
 logger = logging.getLogger("aserve")
 
@@ -144,7 +144,9 @@ class WebSocket(OfferedHalf):
         """The app has written, or closed the app's end."""
         if self._http is not None:
             with self._lock:
-                has_begun = self._phase == Phase.BEGUN or (self._phase == Phase.OFFERED and self._is_written())
+                has_begun = self._phase == OfferPhase.BEGUN or (
+                    self._phase == OfferPhase.OFFERED and self._is_written()
+                )
             if not has_begun:
                 self._watch_end(False)  # the app has closed its end, and may still answer over HTTP
                 return

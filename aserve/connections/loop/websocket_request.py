@@ -24,7 +24,7 @@ from ..connection import Connection, Wire, close_reply
 from .websockets import WebSockets
 
 
-class Phase(enum.IntEnum):
+class OfferPhase(enum.IntEnum):
     """The phase of the request. After OFFERED the app has decided."""
 
     OFFERED = 0  # the app may answer over HTTP, or write to the socket
@@ -62,7 +62,7 @@ class OfferedHalf(asyncio.Protocol):
         self._executor = connection.service.executor
         self._http: Leaving | None = http  # until the begin
         self._lock = threading.Lock()  # guards the next two
-        self._phase = Phase.OFFERED
+        self._phase = OfferPhase.OFFERED
         self._thread_id = 0  # of the worker with the request
         self._end: socket.socket | None = end  # ours of the pair; closed by the event loop, after the decision
         self._its = its  # the app's; closed by the app's worker
@@ -117,11 +117,11 @@ class OfferedHalf(asyncio.Protocol):
     def has_begun(self) -> bool:
         """Whether the app has written to the socket. The call decides: call after the app's answer or failure."""
         with self._lock:
-            if self._phase != Phase.OFFERED:
-                return self._phase == Phase.BEGUN
+            if self._phase != OfferPhase.OFFERED:
+                return self._phase == OfferPhase.BEGUN
             if self._is_written():
                 return True
-            self._phase = Phase.DECLINED
+            self._phase = OfferPhase.DECLINED
         self._executor.post(self._on_declined, None, None)
         return False
 
@@ -164,7 +164,7 @@ class OfferedHalf(asyncio.Protocol):
                 return False  # the app has closed its end
         except OSError:  # there are no octets
             return False
-        self._phase = Phase.BEGUN
+        self._phase = OfferPhase.BEGUN
         return True
 
 

@@ -38,7 +38,7 @@ class Look(NamedTuple):
     workers: list[Message]
 
 
-class Row(NamedTuple):
+class TopRow(NamedTuple):
     """One line of a table."""
 
     slot: int  # of the worker
@@ -50,7 +50,7 @@ class Table(NamedTuple):
     """A table as text, with columns that fit."""
 
     heads: tuple[str, ...]
-    rows: list[Row]
+    rows: list[TopRow]
 
 
 class Line(NamedTuple):
@@ -194,7 +194,7 @@ def workers_table(looks: Looks, width: int) -> Table:
             "oldest request": f"{_show_seconds(at[0])} {at[1]}" if at else "-",
             "needs a look": "; ".join(needs),
         }
-        rows.append(Row(worker["slot"], tuple(cells[column] for column in columns), bool(needs)))
+        rows.append(TopRow(worker["slot"], tuple(cells[column] for column in columns), bool(needs)))
     return _fit(columns, rows, width)
 
 
@@ -209,7 +209,7 @@ def requests_table(looks: Looks, width: int) -> Table:
         key=lambda entry: -entry[0],
     )
     rows = [
-        Row(slot, (str(slot or "-"), _show_seconds(seconds), text), seconds > OLD_SECONDS)
+        TopRow(slot, (str(slot or "-"), _show_seconds(seconds), text), seconds > OLD_SECONDS)
         for seconds, slot, text in found
     ]
     return _fit(["worker", "for", "oldest requests"], rows, width)
@@ -220,7 +220,7 @@ def slow_table(looks: Looks, width: int) -> Table:
     last = looks.last
     found = sorted(last.server.get("slow", []) if last is not None else [], key=lambda each: -each["at"])
     rows = [
-        Row(
+        TopRow(
             each["worker"] or 0,
             (
                 str(each["worker"] or "-"),
@@ -247,7 +247,7 @@ _NUMBERS = {"pid", "for", "took", "waited", "req/s", "running", "waiting", "busy
 _GIVE_WAY = {"oldest request": 14, "needs a look": 12, "oldest requests": 20, "slow requests": 20, "where": 20}
 
 
-def _fit(columns: Sequence[str], rows: Sequence[Row], width: int) -> Table:
+def _fit(columns: Sequence[str], rows: Sequence[TopRow], width: int) -> Table:
     """Return rows with aligned cells; cut some if the width does not suffice."""
     lines = [tuple(columns), *(row.cells for row in rows)]
     widths = [max(map(len, cells)) for cells in zip(*lines)]

@@ -79,7 +79,7 @@ async def _exchange(path: str, octets: bytes) -> bytes:
         writer.close()
 
 
-class Reading(ModalScreen[None]):
+class TextScreen(ModalScreen[None]):
     """A long text, such as stacks, shown when it has arrived."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "back", key_display="q")]
@@ -236,7 +236,7 @@ class Watching(Screen[None]):
         slot = 0 if of_all else self._chosen_slot()
         question: Message = {"ask": "stacks", "worker": slot} if slot else {"ask": "stacks"}
         title = f"stacks of worker {slot}" if slot else "stacks of all workers"
-        self.app.push_screen(Reading(title, self._stacks(question)))
+        self.app.push_screen(TextScreen(title, self._stacks(question)))
 
     def _chosen_slot(self) -> int:
         table = next((table for table in (self._requests, self._slow) if self.focused is table), self._workers)
@@ -287,9 +287,9 @@ class Top(App[None]):
     #requests { height: 1fr; margin: 1 0 0 0; }
     #slow { height: auto; max-height: 30%; margin: 1 0 0 0; }
     #message { height: auto; max-height: 8; overflow-y: auto; }
-    Reading { background: $background; }
-    Reading #title { text-style: bold; padding: 0 0 1 0; }
-    Reading #text { height: auto; }
+    TextScreen { background: $background; }
+    TextScreen #title { text-style: bold; padding: 0 0 1 0; }
+    TextScreen #text { height: auto; }
     Confirming { align: center middle; }
     Confirming Vertical { width: 60; height: auto; border: round $warning; background: $background; padding: 1 2; }
     """

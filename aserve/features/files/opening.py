@@ -1,6 +1,6 @@
 """Opens a file below a folder, and never one outside.
 
-Owns:     Folder; FoundFile, an open file or folder inside.
+Owns:     ServedFolder; FoundFile, an open file or folder inside.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     POSIX openat, O_NOFOLLOW.
 Not here: the names open to clients (static.py), the response (reply.py).
@@ -95,7 +95,7 @@ class FoundFile:
         self.fd = self._folder = -1
 
 
-class Folder:
+class ServedFolder:
     """A configured folder, or one file; the configured path may contain links."""
 
     def __init__(self, path: str, may_leave: bool) -> None:

@@ -22,7 +22,7 @@ from ...wsgi import WSGIApp
 from .codings import ranked
 from .conditions import validators_of
 from .content_types import content_type, is_compressible
-from .opening import Folder, FoundFile
+from .opening import FoundFile, ServedFolder
 from .reply import Fields, StartResponse, refuse, send_file
 from .settings import AddedField, Expiry, FileSettings, parse_added_field, parse_expiry, parse_static
 
@@ -55,7 +55,7 @@ class StaticFiles:
     def __init__(self, app: WSGIApp, config: FileSettings) -> None:
         self._app = app
         maps = sorted(map(parse_static, config.static), key=lambda below: -len(below.prefix))
-        self._folders = [(prefix, Folder(path, config.static_symlinks)) for prefix, path in maps]
+        self._folders = [(prefix, ServedFolder(path, config.static_symlinks)) for prefix, path in maps]
         self._index_names = config.static_index
         self._expiries: list[Expiry] = [parse_expiry(text) for text in config.static_expires]
         self._added: list[AddedField] = [parse_added_field(text) for text in config.static_fields]
@@ -74,7 +74,7 @@ class StaticFiles:
         return self._app(environ, start_response)
 
     def _reply(
-        self, folder: Folder, rest: str, environ: dict[str, Any], start_response: StartResponse
+        self, folder: ServedFolder, rest: str, environ: dict[str, Any], start_response: StartResponse
     ) -> Iterable[bytes] | None:
         """Return the response for a file below a folder; None: there is none."""
         names = rest.encode("latin-1").split(b"/")[1:]
@@ -93,7 +93,7 @@ class StaticFiles:
         allow = [("Allow", ", ".join(METHODS))]
         return refuse(start_response, "405 Method Not Allowed", "a file can only be read", allow)
 
-    def _find_index(self, folder: Folder, names: list[bytes]) -> tuple[FoundFile, str] | None:
+    def _find_index(self, folder: ServedFolder, names: list[bytes]) -> tuple[FoundFile, str] | None:
         """Return a folder's index file, open, and the name; None: no index."""
         for index in self._index_names:
             found = folder.find([*names, os.fsencode(index)])
@@ -104,7 +104,7 @@ class StaticFiles:
         return None
 
     def _redirect(
-        self, folder: Folder, names: list[bytes], environ: dict[str, Any], start_response: StartResponse
+        self, folder: ServedFolder, names: list[bytes], environ: dict[str, Any], start_response: StartResponse
     ) -> Iterable[bytes] | None:
         """Redirect to the folder's path with a slash, if the folder has an index: the index's relative links need the slash."""
         index = self._find_index(folder, names)

@@ -19,7 +19,7 @@ from ...wsgi import WSGIApp
 from ...wsgi.returned import close, iterate
 from .conditions import Validators, is_tag, parse_date, validators_of
 from .content_types import content_type
-from .opening import Folder, FoundFile
+from .opening import FoundFile, ServedFolder
 from .reply import Fields, StartResponse, refuse, send_file, send_whole
 from .settings import FileSettings, parse_sent
 
@@ -38,7 +38,7 @@ class XSendfile:
     def __init__(self, app: WSGIApp, config: FileSettings) -> None:
         self._app = app
         sent = [parse_sent(text) for text in config.x_sendfile]
-        self._folders = [(prefix, Folder(path, config.static_symlinks)) for prefix, path in sent]
+        self._folders = [(prefix, ServedFolder(path, config.static_symlinks)) for prefix, path in sent]
         # Without a prefix X-Accel-Redirect is for a front server: pass the field on.
         has_prefix = any(prefix is not None for prefix, _ in sent)
         self._names = frozenset((SENDFILE, REDIRECT) if has_prefix else (SENDFILE,))

@@ -21,7 +21,7 @@ from ...lifecycle.status import BesideWorkers, Observed
 from .balance import Balance, Host, Reading
 from .certificates import CertificateFiles
 from .counting import read_words
-from .pages import Pages
+from .pages import MetricsPages
 from .picture import Picture, WordsBySlot
 from .scrapes import Scrapes
 from .settings import settings_of
@@ -65,7 +65,7 @@ class Exporter:
         self._picture = Picture(lambda: observed.config, observed.statuses.describe, self.words)
         self.balance = Balance(self._look)
         self.counted = self._picture.counted
-        pages = Pages(
+        pages = MetricsPages(
             self.render,
             self._picture.event,
             self._picture.stats,

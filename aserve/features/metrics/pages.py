@@ -1,6 +1,6 @@
 """The answers at --metrics: the text for Prometheus, the status page, and its stream of events.
 
-Owns:     Pages: the rights of clients, and the response to each request; the page's file.
+Owns:     MetricsPages: the rights of clients, and the response to each request; the page's file.
 Thread:   that of its owner: a supervisor's, or an event loop's.
 Spec:     RFC 9112, as far as GET needs it; HTML, "Server-sent events"; CSP Level 3.
 Not here: connections (scrapes.py), the numbers (text.py, picture.py), the page itself (page.html).
@@ -72,7 +72,7 @@ class Wanted(NamedTuple):
     method: str
 
 
-class Pages:
+class MetricsPages:
     """The pages of one address, and which clients may see them."""
 
     def __init__(

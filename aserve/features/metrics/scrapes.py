@@ -35,7 +35,7 @@ from ...core.errors import BindError
 from ...core.log_once import LogOnce
 from ...settings import parse_bind, with_reach
 from ...settings.kinds import HTTP
-from .pages import METRICS, Pages, Reply, Whence, respond
+from .pages import METRICS, MetricsPages, Reply, Whence, respond
 from .settings import MetricsSettings
 
 logger = logging.getLogger("aserve")
@@ -137,7 +137,7 @@ class Scrapes:
     """Answers clients on these listeners, and closes the listeners at the end."""
 
     def __init__(
-        self, listeners: Sequence[Listener], pages: Pages, ask_app: Callable[[], bool] = lambda: False
+        self, listeners: Sequence[Listener], pages: MetricsPages, ask_app: Callable[[], bool] = lambda: False
     ) -> None:
         """`ask_app` requests the app's metrics, for `on_app_metrics`; it returns False if there are none."""
         self._listeners = listeners

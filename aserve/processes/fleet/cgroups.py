@@ -20,7 +20,7 @@ from ...core.named_tuple import NamedTuple
 UNLIMITED_BYTES = 1 << 60
 
 
-class Folder(NamedTuple):
+class GroupFolder(NamedTuple):
     """A group's folder, and the folders above up to the mount point."""
 
     paths: tuple[str, ...]
@@ -64,15 +64,15 @@ class Cgroups:
                     break
         return count
 
-    def _find(self, controller: str) -> Folder:
+    def _find(self, controller: str) -> GroupFolder:
         """Return the folder of a controller's files: in a separate hierarchy (version 1), or in the shared hierarchy (version 2)."""
         groups = dict(_groups_of(_read(f"{self._proc}/self/cgroup")))
         is_v2 = controller not in groups
         group = groups.get("" if is_v2 else controller)
         for root, mounted, kind, options in _mounts_of(_read(f"{self._proc}/self/mountinfo")):
             if group is not None and (kind == "cgroup2" if is_v2 else kind == "cgroup" and controller in options):
-                return Folder(tuple(_upwards(mounted, _below(group, root))), is_v2)
-        return Folder((), is_v2)
+                return GroupFolder(tuple(_upwards(mounted, _below(group, root))), is_v2)
+        return GroupFolder((), is_v2)
 
 
 def _kills_in(path: str) -> int | None:

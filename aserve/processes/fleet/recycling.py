@@ -23,7 +23,7 @@ class Lifespan(NamedTuple):
     seconds: float = 0.0
 
 
-class Worker(NamedTuple):
+class WorkerFacts(NamedTuple):
     """The facts about a serving worker."""
 
     slot: int
@@ -68,7 +68,7 @@ class Recycling:
             seconds and seconds + chance.uniform(0.0, config.max_lifetime_jitter_seconds),
         )
 
-    def due(self, workers: Iterable[Worker]) -> Due | None:
+    def due(self, workers: Iterable[WorkerFacts]) -> Due | None:
         """Return the worker furthest beyond a limit; None: all are within the limits."""
         worst, found = 1.0, None
         for worker in workers:
@@ -77,7 +77,7 @@ class Recycling:
                     worst, found = value / limit, Due(worker.slot, why)
         return found
 
-    def _values_of(self, worker: Worker) -> Iterable[tuple[float, float, str]]:
+    def _values_of(self, worker: WorkerFacts) -> Iterable[tuple[float, float, str]]:
         """Yield each value, the limit, and the text for the log."""
         config, lifespan, memory = self._config, worker.lifespan, worker.memory
         reached = f"it has answered {worker.requests} requests"

@@ -22,13 +22,13 @@ from ..children.child import STACKS_SIGNAL, Child, State
 from ..children.children import Children
 from ..children.liveness import Pulse, Verdict
 from ..fleet.cgroups import Cgroups
-from ..fleet.recycling import Due, Recycling, Worker
+from ..fleet.recycling import Due, Recycling, WorkerFacts
 from .status import describe_start
 
 logger = logging.getLogger("aserve")
 
 
-class Watched:
+class WatchedWorker:
     """A serving worker, since the first look."""
 
     def __init__(self, config: EngineSettings, recycling: Recycling) -> None:
@@ -44,7 +44,7 @@ class Watch:
         self._cgroups = cgroups or Cgroups()
         self._recycling: Recycling | None = None
         self._config: EngineSettings | None = None
-        self._watched: dict[Child, Watched] = {}
+        self._watched: dict[Child, WatchedWorker] = {}
         self._ticks: dict[Child, int] = {}
         self._looks = 0
         # Starting children: the first look, by the clock of the poller, without the time of a stop; the seconds until the next line.
@@ -60,7 +60,7 @@ class Watch:
         self._looks += 1
         self._oom_kills.append(self._cgroups.oom_kill_count())
         serving = self._children.having(State.READY)
-        self._watched = {child: self._watched.get(child) or Watched(config, recycling) for child in serving}
+        self._watched = {child: self._watched.get(child) or WatchedWorker(config, recycling) for child in serving}
         hung = [Due(child.slot, why, "hung") for child in serving if (why := self._find_hung(child, now))]
         due = None
         if recycling.has_limits:
@@ -141,10 +141,10 @@ class Watch:
             return f"{finding.text} (--hang-timeout {child.plan.config.hang_timeout_seconds:g})"
         return ""
 
-    def _describe(self, child: Child, recycling: Recycling, serving: list[Child]) -> Worker:
+    def _describe(self, child: Child, recycling: Recycling, serving: list[Child]) -> WorkerFacts:
         requests = self._children.page(child)[Field.REQUESTS]
         memory = self._memory_of(child, recycling, serving)
-        return Worker(child.slot, self._watched[child].lifespan, requests, child.served_seconds, memory)
+        return WorkerFacts(child.slot, self._watched[child].lifespan, requests, child.served_seconds, memory)
 
     def _memory_of(self, child: Child, recycling: Recycling, serving: list[Child]) -> Memory | None:
         if not recycling.needs_memory:

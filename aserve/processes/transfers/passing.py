@@ -42,7 +42,7 @@ SOON_SECONDS = 0.02
 CARRIED = ("listener", "peer", "giver", "home", "until", "number")
 
 
-class Serving(Protocol):
+class PassingServer(Protocol):
     """The server of this worker."""
 
     def detach_idle(self, count: int | None) -> list[Detached]:
@@ -64,7 +64,7 @@ class Passing:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        server: Serving,
+        server: PassingServer,
         board: LoadBoard | None,
         place: int,
         say: Callable[[Message, Sequence[int]], None],

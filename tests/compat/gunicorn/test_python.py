@@ -9,12 +9,12 @@ import sys
 import pytest
 
 from aserve.command import program
-from aserve.command.handed_down import HandedDown
+from aserve.command.handed_down import HandedDescriptors
 from aserve.compat.gunicorn import python
 from aserve.lifecycle.load_error import LoadError
 from aserve.settings import ConfigError
 
-HANDED = HandedDown(None, None)
+HANDED = HandedDescriptors(None, None)
 SOURCE = """\
 import pathlib, sys
 from gunicorn.app.base import BaseApplication

@@ -32,7 +32,7 @@ def clock(monkeypatch):
     """The clock of schedules: clock.now; no thread looks at it."""
     clock = types.SimpleNamespace(now=1_000_000 * 60.0)
     monkeypatch.setattr(signals, "_now", lambda schedule: clock.now)
-    monkeypatch.setattr(signals.Signals, "_run_clock", lambda self: None)
+    monkeypatch.setattr(signals.UwsgiSignals, "_run_clock", lambda self: None)
     return clock
 
 

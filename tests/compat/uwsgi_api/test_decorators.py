@@ -22,14 +22,14 @@ from aserve.compat.uwsgi_api.decorators import (
 )
 from aserve.compat.uwsgi_api.handlers import ALL, ANY, Handler
 from aserve.compat.uwsgi_api.schedules import Cron, Every, Watched
-from aserve.compat.uwsgi_api.signals import Signals
+from aserve.compat.uwsgi_api.signals import UwsgiSignals
 
 
 @pytest.fixture(autouse=True)
 def signals(open_memory, monkeypatch):
     """The signals of this process."""
     monkeypatch.setattr(memory, "_memory", open_memory())
-    monkeypatch.setattr(functions, "SIGNALS", Signals(memory.shared))
+    monkeypatch.setattr(functions, "SIGNALS", UwsgiSignals(memory.shared))
     return functions.SIGNALS
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from aserve.compat.uwsgi_api import functions, memory
 from aserve.compat.uwsgi_api.functions import FUNCTIONS
-from aserve.compat.uwsgi_api.signals import Signals
+from aserve.compat.uwsgi_api.signals import UwsgiSignals
 
 CACHES = ("items=10,blocksize=16,name=first", "items=10,name=b")
 
@@ -15,7 +15,7 @@ CACHES = ("items=10,blocksize=16,name=first", "items=10,name=b")
 def shared_memory(open_memory, monkeypatch):
     """The memory of this process, with two caches."""
     monkeypatch.setattr(memory, "_memory", open_memory(*CACHES))
-    monkeypatch.setattr(functions, "SIGNALS", Signals(memory.shared))
+    monkeypatch.setattr(functions, "SIGNALS", UwsgiSignals(memory.shared))
 
 
 def test_locks_default_to_lock_0():

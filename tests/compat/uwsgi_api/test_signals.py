@@ -11,7 +11,7 @@ from harness.sharing_uwsgi import wait_for_runs
 from aserve.compat.uwsgi_api import signals as module
 from aserve.compat.uwsgi_api.handlers import places_of
 from aserve.compat.uwsgi_api.schedules import Cron, Every
-from aserve.compat.uwsgi_api.signals import LOOK_SECONDS, STRANGER_SECONDS, Signals
+from aserve.compat.uwsgi_api.signals import LOOK_SECONDS, STRANGER_SECONDS, UwsgiSignals
 from aserve.workers.threads import Watcher
 
 
@@ -20,7 +20,7 @@ def new(memory, clock):
     """Make a worker: new(worker_id=1, function=None, target="", schedule=None) -> Signals, whose signal 5 notes its number."""
 
     def new_(worker_id=1, target="", schedule=None, function=None, since=None):
-        signals = Signals(lambda: memory)
+        signals = UwsgiSignals(lambda: memory)
         signals.noted = []
         signals.register(5, target, function or signals.noted.append)
         if schedule is not None:
@@ -340,7 +340,7 @@ def test_no_thread_leaves_runs_to_others(new, monkeypatch, target):
 
 def test_before_it_serves(memory, clock):
     """A mold takes nothing, and its registrations are its workers'."""
-    signals, noted = Signals(lambda: memory), []
+    signals, noted = UwsgiSignals(lambda: memory), []
     signals.register(5, "", noted.append)
     signals.send(5)
     assert look(signals) == LOOK_SECONDS and noted == [] and signals._clock is None
@@ -363,7 +363,7 @@ def test_the_clock_goes_on_after_a_failure(memory, monkeypatch, caplog, kind):
     """A thread looks, and goes on after a failure; a raised signal wakes it."""
     monkeypatch.setattr(module, "LOOK_SECONDS", 3600.0)
     done, looks = threading.Event(), []
-    look_ = Signals.look
+    look_ = UwsgiSignals.look
 
     def failing_once(self):
         looks.append(self)
@@ -371,8 +371,8 @@ def test_the_clock_goes_on_after_a_failure(memory, monkeypatch, caplog, kind):
             raise kind
         return look_(self)
 
-    monkeypatch.setattr(Signals, "look", failing_once)
-    signals = Signals(lambda: memory)
+    monkeypatch.setattr(UwsgiSignals, "look", failing_once)
+    signals = UwsgiSignals(lambda: memory)
     signals.begin(places_of(1), lambda: True)
     signals.schedule(5, Every(1e6))
     signals.register(5, "", lambda number: done.set())

@@ -12,7 +12,7 @@ from aserve.compat.uwsgi_api import signals as module
 from aserve.compat.uwsgi_api.handlers import places_of
 from aserve.compat.uwsgi_api.hosts import join
 from aserve.compat.uwsgi_api.schedules import Cron, Every, Ticks
-from aserve.compat.uwsgi_api.signals import HANGS_SECONDS, LOOK_SECONDS, Signals
+from aserve.compat.uwsgi_api.signals import HANGS_SECONDS, LOOK_SECONDS, UwsgiSignals
 from aserve.features.sharing.settings import Shared
 
 
@@ -26,7 +26,7 @@ def new(open_memory, clock, store_server):
         if like is None:
             memory.join(join([], Shared(store_server.url, "shop")))
             memories.append(memory)
-        signals = Signals(lambda: memory)
+        signals = UwsgiSignals(lambda: memory)
         signals.memory, signals.noted = memory, []
 
         def note(number):

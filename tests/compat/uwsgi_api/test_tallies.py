@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from aserve.compat.uwsgi_api.tallies import ROWS, SIZE, Row, Tallies
+from aserve.compat.uwsgi_api.tallies import ROWS, SIZE, Tallies, TallyRow
 from aserve.core.ends import Ended
 from aserve.core.exchange import ANSWERED
 
@@ -40,7 +40,7 @@ def test_counts_of_c(tallies):
 
 def test_another_processs_row_is_empty(tallies):
     tallies.begin(3, slot=2).write([ended()])
-    assert tallies.row(3, os.getpid() + 1) == tallies.row(4, os.getpid()) == tallies.row(ROWS, 1) == Row()
+    assert tallies.row(3, os.getpid() + 1) == tallies.row(4, os.getpid()) == tallies.row(ROWS, 1) == TallyRow()
     tallies.close(3, os.getpid() + 1)
     tallies.close(ROWS, os.getpid())
     assert tallies.row(3, os.getpid()).requests == 1
@@ -51,7 +51,7 @@ def test_the_ended_ones(tallies):
     for number in (3, 4):
         tallies.begin(number, slot=2).write([ended(10, has_failed=True)])
         tallies.close(number, os.getpid())
-    assert tallies.ended(2) == Row(0, 2, 2, 20) and tallies.ended(1) == tallies.ended(ROWS) == Row()
+    assert tallies.ended(2) == TallyRow(0, 2, 2, 20) and tallies.ended(1) == tallies.ended(ROWS) == TallyRow()
     tallies.begin(3, slot=2)
     assert tallies.row(3, os.getpid()).requests == 0
     assert tallies.row(3, os.getpid()).plus(tallies.ended(2))[1:3] == (2, 2)
@@ -61,4 +61,4 @@ def test_beyond_the_table(tallies):
     """A slot beyond all sites is not summed, and harms nothing."""
     tallies.begin(3, slot=ROWS).write([ended()])
     tallies.close(3, os.getpid())
-    assert tallies.row(3, os.getpid()) == Row()
+    assert tallies.row(3, os.getpid()) == TallyRow()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aserve.compat.uwsgi_api.schedules import Cron, Ticks
-from aserve.compat.uwsgi_api.turns import AHEAD_SECONDS, Turns
+from aserve.compat.uwsgi_api.turns import AHEAD_SECONDS, OwnTurns
 from aserve.features.sharing.leases import Leases
 from aserve.features.sharing.settings import Shared
 from aserve.features.sharing.store import Store, StoreError
@@ -21,7 +21,7 @@ def new(store_server):
 
     def new_(at=None, schedule=None):
         store = Store(Shared(store_server.url, "shop"))
-        made.append(Turns(store, Leases(store)))
+        made.append(OwnTurns(store, Leases(store)))
         if at is not None:
             assert made[-1].take("f", schedule, at) is None
         return made[-1]

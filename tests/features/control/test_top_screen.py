@@ -20,7 +20,7 @@ pytest.importorskip("textual", reason="the screen needs textual, which this inte
 from textual.widgets import DataTable
 
 from aserve.features.control import top_screen
-from aserve.features.control.top_screen import Confirming, NoAnswer, Reading, Top, ask
+from aserve.features.control.top_screen import Confirming, NoAnswer, TextScreen, Top, ask
 
 pytestmark = pytest.mark.long_on_pypy
 
@@ -220,7 +220,7 @@ async def test_stacks_of_the_chosen_row(server):
             await pilot.press("end")
             await until.shows("line 59")
             await pilot.press("q")
-            await until(lambda: not isinstance(pilot.app.screen, Reading))
+            await until(lambda: not isinstance(pilot.app.screen, TextScreen))
 
 
 @ONCE

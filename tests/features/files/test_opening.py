@@ -10,7 +10,7 @@ import socket
 import pytest
 
 from aserve.features.files import opening
-from aserve.features.files.opening import Folder
+from aserve.features.files.opening import ServedFolder
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def site(tmp_path):
 
 def read(site, path, may_leave=False):
     """Return octets of a file, "folder", or None."""
-    found = Folder(str(site), may_leave).find([os.fsencode(name) for name in path.split("/") if name])
+    found = ServedFolder(str(site), may_leave).find([os.fsencode(name) for name in path.split("/") if name])
     if found is None:
         return None
     try:
@@ -195,7 +195,7 @@ def test_siblings_take_its_place(site):
     """A regular file beside it takes its place."""
     (site / "a.css.br").mkdir()
     (site / "a.css.zst").symlink_to("../secret")
-    found = Folder(str(site), False).find([b"a.css"])
+    found = ServedFolder(str(site), False).find([b"a.css"])
     assert found is not None
     assert not found.take_sibling(b".br") and not found.take_sibling(b".zst") and not found.take_sibling(b".gone")
     assert found.take_sibling(b".gz") and found.status.st_size == 6
@@ -220,7 +220,7 @@ def failing(monkeypatch, number):
 def test_what_may_not_be_read(site, monkeypatch, caplog):
     """An unreadable file counts as missing, and the log says so once."""
     failing(monkeypatch, errno.EACCES)
-    folder = Folder(str(site), False)
+    folder = ServedFolder(str(site), False)
     assert folder.find([b"a.css"]) is None and folder.find([b"a.css"]) is None
     (line,) = caplog.messages
     assert line == f"a file below {site} cannot be read: a.css: Permission denied (said once)"
@@ -228,11 +228,11 @@ def test_what_may_not_be_read(site, monkeypatch, caplog):
 
 def test_a_system_without_descriptors(site, monkeypatch):
     """A lack of descriptors is no missing file, which caches would remember."""
-    found = Folder(str(site), False).find([b"a.css"])
+    found = ServedFolder(str(site), False).find([b"a.css"])
     assert found is not None
     failing(monkeypatch, errno.EMFILE)
     with pytest.raises(OSError, match="Too many open files"):
-        Folder(str(site), False).find([b"a.css"])
+        ServedFolder(str(site), False).find([b"a.css"])
     with pytest.raises(OSError, match="Too many open files"):
         found.take_sibling(b".gz")
     found.close()

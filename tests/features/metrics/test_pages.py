@@ -10,7 +10,7 @@ import pytest
 
 from aserve.features.metrics import pages as module
 from aserve.features.metrics.balance import Balance, Host, Reading
-from aserve.features.metrics.pages import FRESH_SECONDS, Pages, Wanted, Whence
+from aserve.features.metrics.pages import FRESH_SECONDS, MetricsPages, Wanted, Whence
 
 pytestmark = pytest.mark.long_on_pypy
 
@@ -23,7 +23,7 @@ UNIX = Whence(is_unix=True)
 @pytest.fixture
 def pages(monkeypatch):
     """Pages, with their parts: pages.reach, pages.event."""
-    made = Pages(
+    made = MetricsPages(
         lambda: b"a 1\n", lambda: made.event, lambda: made.told, lambda: made.reach, Balance(lambda: made.host)
     )
     made.host = Host([Reading(0, 0.0, 0.0)], 1, 4, 10.0)

@@ -16,7 +16,7 @@ from harness.scraping import BALANCE, EVENTS, GET
 from aserve.core.errors import BindError
 from aserve.features import Config
 from aserve.features.metrics import scrapes as module
-from aserve.features.metrics.pages import FRESH_SECONDS, Pages, Whence
+from aserve.features.metrics.pages import FRESH_SECONDS, MetricsPages, Whence
 from aserve.features.metrics.scrapes import (
     CONNECTION_SECONDS,
     FINISH_SECONDS,
@@ -260,7 +260,7 @@ def test_a_forked_child(answering, tmp_path):
     client = answering.connect()
     answering.turn()
     mine = [listener._replace(socket=listener.socket.dup()) for listener in answering.listeners]
-    Scrapes(mine, Pages(lambda: b"", lambda: b"", lambda: b"", lambda: "off", BALANCE)).close(is_end=False)
+    Scrapes(mine, MetricsPages(lambda: b"", lambda: b"", lambda: b"", lambda: "off", BALANCE)).close(is_end=False)
     assert (tmp_path / "m").exists()
     client.sendall(GET)
     answering.turn()

@@ -8,10 +8,10 @@ import pytest
 
 from aserve.core.footprint import Memory
 from aserve.features import Config
-from aserve.processes.fleet.recycling import Due, Lifespan, Recycling, Worker
+from aserve.processes.fleet.recycling import Due, Lifespan, Recycling, WorkerFacts
 
 MIB = 1 << 20
-FRESH = Worker(1, Lifespan(), 0, 0.0)
+FRESH = WorkerFacts(1, Lifespan(), 0, 0.0)
 
 
 def recycling(**settings):
@@ -20,7 +20,7 @@ def recycling(**settings):
 
 def test_by_default_nobody_is_replaced():
     """Without a limit any worker may go on."""
-    old = Worker(1, recycling().new_lifespan(), 10**9, 1e9, Memory(1 << 40, 1 << 40, 1 << 40))
+    old = WorkerFacts(1, recycling().new_lifespan(), 10**9, 1e9, Memory(1 << 40, 1 << 40, 1 << 40))
     assert recycling().due([old]) is None
     assert not recycling().needs_memory and not recycling().needs_shares
 
@@ -96,9 +96,9 @@ def test_jitter_gives_each_worker_its_limits():
     assert {lifespan.requests for lifespan in drawn} == {100, 101, 102, 103}
     assert all(50 <= lifespan.seconds <= 60 for lifespan in drawn)
     assert len({lifespan.seconds for lifespan in drawn}) > 100
-    worker = Worker(1, Lifespan(102, 53.5), 102, 0.0)
+    worker = WorkerFacts(1, Lifespan(102, 53.5), 102, 0.0)
     assert found.due([worker]) == Due(1, "it has answered 102 requests (--max-requests 100, with jitter 102)")
-    worker = Worker(1, Lifespan(102, 53.5), 0, 53.7)
+    worker = WorkerFacts(1, Lifespan(102, 53.5), 0, 53.7)
     assert found.due([worker]) == Due(1, "it has served for 54 s (--max-lifetime 50, with jitter 53.5)")
 
 
@@ -113,10 +113,10 @@ def test_the_worst_is_next():
     found = recycling(max_requests=100, max_rss_bytes=100 * MIB)
     lifespan = found.new_lifespan()
     workers = [
-        Worker(1, lifespan, 150, 0.0),
-        Worker(2, lifespan, 99, 0.0, Memory(300 * MIB)),
-        Worker(3, lifespan, 180, 0.0, Memory(200 * MIB)),
-        Worker(4, lifespan, 50, 0.0, Memory(50 * MIB)),
+        WorkerFacts(1, lifespan, 150, 0.0),
+        WorkerFacts(2, lifespan, 99, 0.0, Memory(300 * MIB)),
+        WorkerFacts(3, lifespan, 180, 0.0, Memory(200 * MIB)),
+        WorkerFacts(4, lifespan, 50, 0.0, Memory(50 * MIB)),
     ]
     assert found.due(workers).slot == 2
     assert found.due([*workers[:1], *workers[2:]]).slot == 3

@@ -369,7 +369,7 @@ def test_it_goes_on(supervised, caplog):
 def test_what_was_counted_of_jobs(supervised, monkeypatch):
     """The memory of job processes stays theirs."""
     monkeypatch.setattr(spoolers, "KEPT", {})
-    before = spoolers.Pages()
+    before = spoolers.JobPages()
     before.follow(["spooler"])
     before._pages["spooler"].end("done")
     plan = Plan(Config(workers=1, spooler=["/nowhere"]), "a:app")

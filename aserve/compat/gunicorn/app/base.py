@@ -20,7 +20,7 @@ from ...moving.draft import Draft
 from ...moving.gunicorn import read_settings
 from ...moving.gunicorn_cfg import Cfg
 from ...moving.gunicorn_flags import build_parser
-from ...moving.gunicorn_programs import Program
+from ...moving.gunicorn_programs import GunicornProgram
 from ...moving.lines import is_check_flag
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class BaseApplication:
         _running = self
         name = os.path.basename(getattr(sys.modules.get("__main__"), "__file__", None) or type(self).__name__)
         flags = {"check": True} if self.cfg.check_config else {}
-        sys.exit(run_program(Program(name, SPEC, self._read), flags))
+        sys.exit(run_program(GunicornProgram(name, SPEC, self._read), flags))
 
     def _read(self) -> Cfg:
         """Return the settings; from the second time on they are set anew, for a reload."""

@@ -1,6 +1,6 @@
 """The messages between the processes of one server: a queue for each mule, one for any mule, one for each farm.
 
-Owns:     Post: the queues; Queue, one of them; `share` and `shared`, those of this process.
+Owns:     Post: the queues; MessageQueue, one of them; `share` and `shared`, those of this process.
 Thread:   made by the main thread, before the processes that share it are forked; then any sends. A mule's thread receives.
 Not here: the functions of the module (functions.py), the process of a mule (runner.py).
 
@@ -34,7 +34,7 @@ ROOM_BYTES = 1 << 20  # asked for; the kernel gives what net.core.wmem_max allow
 _TOO_LONG = (errno.EMSGSIZE, errno.ENOBUFS)
 
 
-class Queue(NamedTuple):
+class MessageQueue(NamedTuple):
     """A queue of messages, as two descriptors."""
 
     reading: int
@@ -51,7 +51,7 @@ class Queue(NamedTuple):
 class Post:
     """All queues, by name: "any", "1", "2" ..., "farm:NAME"."""
 
-    def __init__(self, queues: Mapping[str, Queue], farms: Mapping[str, Sequence[int]]) -> None:
+    def __init__(self, queues: Mapping[str, MessageQueue], farms: Mapping[str, Sequence[int]]) -> None:
         self.queues, self.farms = queues, farms
         self._full = LogOnce(logger, logging.WARNING)
 
@@ -97,32 +97,32 @@ class Post:
             raise ValueError(f"a message of {len(message)} octets is too long for a queue of mules") from None
         return True
 
-    def inbox(self, mule: int) -> list[Queue]:
+    def inbox(self, mule: int) -> list[MessageQueue]:
         """Return the queues that a mule receives from: its own, that of any, those of its farms."""
         return [self.queues[str(mule)], self.queues[ANY], *self.farm_inbox(mule)]
 
-    def farm_inbox(self, mule: int) -> list[Queue]:
+    def farm_inbox(self, mule: int) -> list[MessageQueue]:
         """Return the queues of a mule's farms."""
         return [self.queues[f"farm:{name}"] for name, members in self.farms.items() if mule in members]
 
 
-def _open(name: str, kept: Mapping[str, int]) -> Queue:
+def _open(name: str, kept: Mapping[str, int]) -> MessageQueue:
     keys = f"{NAME}-{name}-reading", f"{NAME}-{name}-writing"
     if all(key in kept for key in keys):
-        queue = Queue(*(kept[key] for key in keys))
+        queue = MessageQueue(*(kept[key] for key in keys))
     else:
         # Of packets: each message is received as a whole, and unlike datagrams their number has no limit of its own.
         reading, writing = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for end in (reading, writing):
             end.setblocking(False)
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM_BYTES)
-        queue = Queue(reading.detach(), writing.detach())
+        queue = MessageQueue(reading.detach(), writing.detach())
     KEPT.update(zip(keys, queue))
     return queue
 
 
 def wait_for(
-    queues: Sequence[Queue], size: int, seconds: float = -1, termination: Termination | None = None
+    queues: Sequence[MessageQueue], size: int, seconds: float = -1, termination: Termination | None = None
 ) -> bytes | None:
     """Return the next message of these queues; None: `seconds` (less than 0: no limit) have passed, or `termination` is requested."""
     poll = select.poll()
@@ -171,7 +171,7 @@ def inherited(text: str) -> tuple[int, int, Post]:
     queues, farms = {}, {}
     for part in parts:
         name, reading, writing, members = part.split(",", 3)
-        queues[name] = Queue(int(reading), int(writing))
+        queues[name] = MessageQueue(int(reading), int(writing))
         if name.startswith("farm:"):
             farms[name[5:]] = tuple(map(int, members.split(",")))
     for fd in (memory, *(fd for queue in queues.values() for fd in queue)):

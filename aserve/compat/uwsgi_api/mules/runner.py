@@ -20,7 +20,7 @@ from ....lifecycle.loading import load_module
 from ....lifecycle.signals import kept_handlers
 from ....lifecycle.termination import Termination
 from . import functions
-from .post import Post, Queue, wait_for
+from .post import MessageQueue, Post, wait_for
 from .settings import WAITS
 
 logger = logging.getLogger("aserve")
@@ -42,7 +42,7 @@ class Mule:
         if not self._is_at_message:
             raise SystemExit(0)
 
-    def wait(self, queues: list[Queue], size: int, seconds: float) -> bytes:
+    def wait(self, queues: list[MessageQueue], size: int, seconds: float) -> bytes:
         """
         Return the next message; b"": `seconds` have passed.
 

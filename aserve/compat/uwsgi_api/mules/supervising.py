@@ -1,6 +1,6 @@
 """The processes of mules, as a supervisor sees them.
 
-Owns:     Mules, the part of --uwsgi-mule in a supervisor; Mule, one process.
+Owns:     Mules, the part of --uwsgi-mule in a supervisor; MuleProcess, one process.
 Thread:   the supervisor's only one.
 Not here: starting and ending processes (processes/programs/attached.py), their messages (post.py).
 """
@@ -32,10 +32,10 @@ class Mules(Supervision):
         if post is None:
             return []
         programs = name_programs(Program(MULE, tuple(self._words)) for _ in range(post.mules))
-        return [program._replace(own=Mule(post, number)) for number, program in enumerate(programs, 1)]
+        return [program._replace(own=MuleProcess(post, number)) for number, program in enumerate(programs, 1)]
 
 
-class Mule:
+class MuleProcess:
     """One process: an Own (lifecycle/program.py)."""
 
     may_end = False

@@ -43,7 +43,7 @@ LAST = 10**9  # the place of jobs without a priority
 _numbers = itertools.count(1)
 
 
-class Due(NamedTuple):
+class DueJob(NamedTuple):
     """A job's place in the order, and its path."""
 
     priority: int
@@ -218,13 +218,13 @@ def _ignore(path: str, what: str, fault: OSError) -> None:
     """Ignore a fault."""
 
 
-def list_jobs(folder: str, tell: Callable[[str, str, OSError], object] = _ignore) -> list[Due]:
+def list_jobs(folder: str, tell: Callable[[str, str, OSError], object] = _ignore) -> list[DueJob]:
     """
     Return the jobs of a folder: the lowest priority number first, jobs without one last; within, by time.
 
     Leave out unreadable ones, and call `tell` with the path, a clause and the error.
     """
-    found: list[Due] = []
+    found: list[DueJob] = []
     places = [(LAST, folder)]
     with _telling(folder, tell), os.scandir(folder) as entries:
         places += [(int(e.name), e.path) for e in entries if _PRIORITY.match(e.name) and e.is_dir()]
@@ -233,7 +233,7 @@ def list_jobs(folder: str, tell: Callable[[str, str, OSError], object] = _ignore
             for entry in entries:
                 with _telling(entry.path, tell):
                     if entry.name.startswith(_PREFIX):
-                        found.append(Due(priority, entry.stat(follow_symlinks=False).st_mtime, entry.path))
+                        found.append(DueJob(priority, entry.stat(follow_symlinks=False).st_mtime, entry.path))
                     elif entry.name.startswith(_NEW) and entry.stat().st_ctime < time.time() - ABANDONED_SECONDS:
                         os.unlink(entry.path)  # its writer has died before it became a job
     return sorted(found)
@@ -346,7 +346,7 @@ def growing_seconds(path: str, now: float) -> float:
     return min(max(now - since, FIRST_SECONDS), MAX_SECONDS)
 
 
-class Folder:
+class JobFolder:
     """A folder, in the process that does its jobs."""
 
     # How often to look for jobs without a wake-up, as from another machine or a copy. Guess.
@@ -366,7 +366,7 @@ class Folder:
         """Make `poll` return when a job was written."""
         poll.register(self._waking, select.POLLIN)
 
-    def jobs(self, tell: Callable[[str, str, OSError], object]) -> list[Due]:
+    def jobs(self, tell: Callable[[str, str, OSError], object]) -> list[DueJob]:
         """Return the jobs of the folder; see list_jobs."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._waking, 65536)  # before listing: a job written from now on ends the next wait

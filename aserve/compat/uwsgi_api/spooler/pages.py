@@ -1,6 +1,6 @@
 """The supervisor's view of spooler processes (--spooler): results of jobs, overdue jobs, waiting jobs.
 
-Owns:     Pages: the memory of their pages, which survives their ends, and the supervisor's exec.
+Owns:     JobPages: the memory of their pages, which survives their ends, and the supervisor's exec.
 Thread:   the supervisor's only one.
 Not here: the form of a page (board.py), starting and ending those processes (supervising.py, processes/programs/attached.py), jobs themselves (runner.py).
 
@@ -23,7 +23,7 @@ NAME = "aserve-spoolers"
 MAX_PAGES = 1024
 
 
-class Pages:
+class JobPages:
     """The pages of the spooler processes, in the order of the settings."""
 
     def __init__(self, kept: Mapping[str, int] = {}) -> None:

@@ -22,7 +22,7 @@ from typing import Callable
 
 from ....features.sharing.leases import LEASE_SECONDS, Lease, Leases, new_token, tell_lost
 from ....features.sharing.store import Store, StoreError
-from .folder import LAST, Due, growing_seconds, job_of, name_of, parse_job
+from .folder import LAST, DueJob, growing_seconds, job_of, name_of, parse_job
 
 logger = logging.getLogger("aserve")
 
@@ -116,15 +116,15 @@ class Queue:
     def register(self, poll: select.poll) -> None:
         """Do nothing: `look_seconds` is short."""
 
-    def jobs(self, tell: Callable[[str, str, OSError], object]) -> list[Due]:
+    def jobs(self, tell: Callable[[str, str, OSError], object]) -> list[DueJob]:
         """Return the due jobs, the lowest priority number first, and the time of the next one; none if the server is away."""
         try:
             names, rest = self._store.run(_DUE, self._keys, MAX_LOOK)
         except StoreError:
             return []
         now = time.time()
-        found = [Due(int(name[:10]), 0.0, self._path(name.decode())) for name in names]
-        return [*sorted(found, key=lambda due: due.priority), Due(LAST, now + float(rest), "")]
+        found = [DueJob(int(name[:10]), 0.0, self._path(name.decode())) for name in names]
+        return [*sorted(found, key=lambda due: due.priority), DueJob(LAST, now + float(rest), "")]
 
     def take(self, path: str, now: float) -> QueuedJob | None:
         """

@@ -21,7 +21,7 @@ from ....core.forks import disown_handlers, end_if_forked, forked, own_handlers
 from ....lifecycle.signals import kept_handlers
 from ....lifecycle.termination import Termination
 from .board import Page
-from .folder import Folder, Job
+from .folder import Job, JobFolder
 
 if TYPE_CHECKING:
     from .queues import Queue, QueuedJob
@@ -42,7 +42,7 @@ class Spooler:
 
     def __init__(
         self,
-        place: Folder | Queue,
+        place: JobFolder | Queue,
         function: Callable[[], Do | None],
         clock: Callable[[], float] = time.time,
         page: Page | None = None,
@@ -185,7 +185,7 @@ def run_spooler(
     """
     if queue is not None:
         queue.warn()
-    with contextlib.closing(Spooler(queue or Folder(folder), function, page=page, max_jobs=max_jobs)) as spooler:
+    with contextlib.closing(Spooler(queue or JobFolder(folder), function, page=page, max_jobs=max_jobs)) as spooler:
 
         def on_term(number: int, frame: object) -> None:
             spooler.termination.request()

@@ -1,6 +1,6 @@
 """The processes that do jobs, as a supervisor sees them.
 
-Owns:     Spoolers, the part of --spooler in a supervisor; Spooler, one process.
+Owns:     Spoolers, the part of --spooler in a supervisor; SpoolerProcess, one process.
 Thread:   the supervisor's only one.
 Not here: starting and ending processes (processes/programs/attached.py), the pages on which they report (pages.py).
 """
@@ -15,7 +15,7 @@ from ....lifecycle.supervision import Supervision
 from .settings import SpoolerSettings
 
 if TYPE_CHECKING:
-    from .pages import Pages
+    from .pages import JobPages
 
 SPOOLER = "spooler"
 SPOOLER_VARIABLE = "ASERVE_DOES_JOBS_OF"  # the folder, for the process that does its jobs
@@ -27,7 +27,7 @@ class Spoolers(Supervision):
     def __init__(self, words: Sequence[str], kept: Mapping[str, int]) -> None:
         """`words`: of the supervisor's command, which is that of a spooler, too; `kept`: see SupervisorContext."""
         self._words, self._kept = words, kept
-        self._pages: Pages | None = None  # no settings have named a folder so far
+        self._pages: JobPages | None = None  # no settings have named a folder so far
         self._folders: Sequence[str] = ()
 
     def programs(self, config: Any) -> Sequence[Program]:
@@ -36,15 +36,15 @@ class Spoolers(Supervision):
         folders = [folder for folder in config.spooler for _ in range(config.spooler_processes)]
         programs = name_programs(Program(SPOOLER, tuple(self._words)) for _ in folders)
         if programs and self._pages is None:
-            from .pages import Pages  # most sites have no jobs
+            from .pages import JobPages  # most sites have no jobs
 
-            self._pages = Pages(self._kept)
+            self._pages = JobPages(self._kept)
         if self._pages is None:
             return []
         pages = self._pages
         pages.follow([program.name for program in programs])
         return [
-            program._replace(own=Spooler(program.name, folder, pages, config))
+            program._replace(own=SpoolerProcess(program.name, folder, pages, config))
             for program, folder in zip(programs, folders)
         ]
 
@@ -53,10 +53,10 @@ class Spoolers(Supervision):
         return {"jobs": self._pages.describe(self._folders) if self._pages is not None else None}
 
 
-class Spooler:
+class SpoolerProcess:
     """One process: an Own (lifecycle/program.py)."""
 
-    def __init__(self, name: str, folder: str, pages: Pages, config: SpoolerSettings) -> None:
+    def __init__(self, name: str, folder: str, pages: JobPages, config: SpoolerSettings) -> None:
         self.fds: Sequence[int] = [pages.fd]
         self.may_end = bool(config.spooler_max_jobs)
         self._name, self._folder, self._pages = name, folder, pages

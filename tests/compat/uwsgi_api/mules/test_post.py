@@ -55,7 +55,7 @@ def test_too_long_messages_are_refused(post):
 
 
 def test_another_fault_is_told_unchanged(open_post):
-    found = Post({"1": module.Queue(-1, -1)}, {})
+    found = Post({"1": module.MessageQueue(-1, -1)}, {})
     with pytest.raises(OSError, match="Bad file descriptor"):
         found.send("1", b"m")
 

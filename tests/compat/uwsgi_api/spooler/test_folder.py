@@ -12,7 +12,7 @@ import pytest
 
 from aserve.compat.uwsgi_api.spooler import folder as module
 from aserve.compat.uwsgi_api.spooler.folder import (
-    Folder,
+    JobFolder,
     close_wake,
     count_jobs,
     list_jobs,
@@ -253,7 +253,7 @@ def test_waking_where_two_replace(folder, monkeypatch):
 
 def test_the_last_leaves_no_fifo(folder):
     """The last to end removes it, and nothing else; the next one makes it anew."""
-    first, second = Folder(folder), Folder(folder)
+    first, second = JobFolder(folder), JobFolder(folder)
     place = pathlib.Path(folder, ".wake")
     first.close()
     assert place.is_fifo()
@@ -261,7 +261,7 @@ def test_the_last_leaves_no_fifo(folder):
     assert os.read(second._waking, 9) == b"j"
     second.close()
     assert os.listdir(folder) == []
-    third = Folder(folder)
+    third = JobFolder(folder)
     place.unlink()
     place.write_bytes(b"x")
     third.close()

@@ -9,7 +9,7 @@ import pytest
 from aserve.compat.uwsgi_api.spooler import pages as module
 from aserve.compat.uwsgi_api.spooler.board import PAGE_VARIABLE, Page
 from aserve.compat.uwsgi_api.spooler.folder import write_job
-from aserve.compat.uwsgi_api.spooler.pages import Pages
+from aserve.compat.uwsgi_api.spooler.pages import JobPages
 from aserve.core.memory_file import map_memory_file
 
 
@@ -30,7 +30,7 @@ def page_of(spoolers, name):
 
 def test_counts_are_of_all_processes(kept, tmp_path):
     """Counts are of all processes, of earlier and of removed ones, and of old code."""
-    spoolers = Pages()
+    spoolers = JobPages()
     spoolers.follow(["spooler", "spooler-2"])
     for name in ("spooler", "spooler-2", "spooler-2"):
         page_of(spoolers, name).end("done")
@@ -42,12 +42,12 @@ def test_counts_are_of_all_processes(kept, tmp_path):
         "ended": ended,
         "waiting": {str(tmp_path): 1, "/nowhere": 0},
     }
-    assert Pages(kept).describe(["shared:mail"]) == {"ended": ended, "waiting": {}}  # 0 would not be true
+    assert JobPages(kept).describe(["shared:mail"]) == {"ended": ended, "waiting": {}}  # 0 would not be true
 
 
 def test_an_end_fails_the_present_job(kept):
     """A job under way has failed; a process without one has not."""
-    spoolers = Pages()
+    spoolers = JobPages()
     spoolers.follow(["spooler", "spooler-2"])
     page_of(spoolers, "spooler").begin("x")
     for name in ("spooler", "spooler", "spooler-2", "celery"):
@@ -57,7 +57,7 @@ def test_an_end_fails_the_present_job(kept):
 
 def test_one_that_was_named_no_more(kept):
     """A former process's job is nothing for its successor's limit."""
-    spoolers = Pages()
+    spoolers = JobPages()
     spoolers.follow(["spooler"])
     page_of(spoolers, "spooler").begin("x")
     spoolers.follow([])
@@ -69,7 +69,7 @@ def test_one_that_was_named_no_more(kept):
 
 def test_what_takes_too_long(kept):
     """A long job is named; another process has none."""
-    spoolers = Pages()
+    spoolers = JobPages()
     spoolers.follow(["spooler", "spooler-2"])
     page_of(spoolers, "spooler-2").begin("x")
     job, seconds = spoolers.overdue("spooler-2", -1.0)
@@ -79,7 +79,7 @@ def test_what_takes_too_long(kept):
 
 def test_more_than_there_are_pages(kept, monkeypatch):
     monkeypatch.setattr(module, "MAX_PAGES", 1)
-    spoolers = Pages()
+    spoolers = JobPages()
     spoolers.follow(["spooler", "spooler-2"])
     assert spoolers.variables("spooler") and spoolers.variables("spooler-2") == {}
     spoolers.on_end("spooler-2")
@@ -87,9 +87,9 @@ def test_more_than_there_are_pages(kept, monkeypatch):
 
 def test_at_an_upgrade(kept):
     """The supervisor's counts of jobs go on in its successor, by the kept file."""
-    before = Pages()
+    before = JobPages()
     before.follow(["spooler"])
-    after = Pages({module.NAME: before.fd})
+    after = JobPages({module.NAME: before.fd})
     after.follow(["spooler"])
     page_of(before, "spooler").begin("x")
     before.on_end("spooler")

@@ -16,7 +16,7 @@ import pytest
 
 from aserve.compat.uwsgi_api.spooler import runner as module
 from aserve.compat.uwsgi_api.spooler.board import PAGE_BYTES, Page
-from aserve.compat.uwsgi_api.spooler.folder import Folder, list_jobs, write_job
+from aserve.compat.uwsgi_api.spooler.folder import JobFolder, list_jobs, write_job
 from aserve.compat.uwsgi_api.spooler.queues import Queue
 from aserve.compat.uwsgi_api.spooler.runner import (
     SPOOL_IGNORE,
@@ -39,7 +39,7 @@ class Running:
     def __init__(self, folder):
         self.folder, self.now, self.done, self.results = folder, FAR, [], []
         self.function = self.do
-        self.spooler = Spooler(Folder(folder), lambda: self.function, lambda: self.now)
+        self.spooler = Spooler(JobFolder(folder), lambda: self.function, lambda: self.now)
 
     def do(self, values):
         """Do a job as the test says."""
@@ -202,7 +202,7 @@ def test_few_faults_are_kept(run, caplog, monkeypatch):
 
 FORKS = """\
 import os, signal, sys
-from aserve.compat.uwsgi_api.spooler.folder import Folder, list_jobs, write_job
+from aserve.compat.uwsgi_api.spooler.folder import JobFolder, list_jobs, write_job
 from aserve.compat.uwsgi_api.spooler.runner import SPOOL_OK, run_spooler
 
 folder, how = sys.argv[1:]
