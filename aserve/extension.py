@@ -208,6 +208,8 @@ class Extension(Generic[S]):
         """Whether it has a part in a supervisor that starts with these settings. Override it if a reload may turn the extension on."""
         return cls.is_on(config)
 
+    # The command, before settings are read
+
     @staticmethod
     def commands() -> Mapping[str, Run]:
         """Return subcommands of `aserve`, by name. Asked of the class, before settings are read; a function imports what it needs when it is called."""
@@ -218,8 +220,10 @@ class Extension(Generic[S]):
         """Return what runs processes of the command beside the workers, by the variable that names one. Asked of the class; see `commands`."""
         raise NotImplementedError
 
-    def prepare(self) -> contextlib.AbstractContextManager[object]:
-        """Return a context for the command and `run` to enter before binding, and to leave at the process's end. Entering may wait."""
+    # Requests
+
+    def before(self, context: ListenerContext) -> Before | None:
+        """Return a step that runs before the app for each exchange of a listener; None: none for this listener."""
         raise NotImplementedError
 
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
@@ -238,22 +242,13 @@ class Extension(Generic[S]):
         """Return status, fields and body of the response for an exception of the app; None: a 500 that tells nothing. Called on the app's thread."""
         raise NotImplementedError
 
-    def before(self, context: ListenerContext) -> Before | None:
-        """Return a step that runs before the app for each exchange of a listener; None: none for this listener."""
-        raise NotImplementedError
-
-    def start(self, context: ServerContext) -> None:
-        """
-        Start for a starting server, which may have stopped before.
-
-        Raises:
-            BindError: it cannot start; it has undone its part.
-        """
-        raise NotImplementedError
+    # The ends of requests
 
     def reader(self) -> Reader | None:
         """Return the callbacks that read the ends of requests; None: this server's are not read. Called once, after `start`."""
         raise NotImplementedError
+
+    # Connections
 
     def protocols(self) -> Sequence[AddedProtocol]:
         """
@@ -266,12 +261,15 @@ class Extension(Generic[S]):
         """
         raise NotImplementedError
 
-    def status(self) -> Mapping[str, Callable[[], Any]]:
-        """Return functions that give facts about this server, by name; each is called on demand, also after `stop`."""
-        raise NotImplementedError
+    # A server, from start to stop
 
-    def show_fault(self, fault: Fault) -> None:
-        """Show to clients why the app's new code cannot serve; the old code may serve meanwhile. Called on the event loop."""
+    def start(self, context: ServerContext) -> None:
+        """
+        Start for a starting server, which may have stopped before.
+
+        Raises:
+            BindError: it cannot start; it has undone its part.
+        """
         raise NotImplementedError
 
     def on_second(self) -> None:
@@ -282,6 +280,10 @@ class Extension(Generic[S]):
         """Undo `start`: the server has stopped, or another extension could not start."""
         raise NotImplementedError
 
+    def status(self) -> Mapping[str, Callable[[], Any]]:
+        """Return functions that give facts about this server, by name; each is called on demand, also after `stop`."""
+        raise NotImplementedError
+
     def orders(self) -> Mapping[str, Callable[[], None]]:
         """
         Return the functions that carry out orders from `start` to `stop`, by the "do" of a supervisor's message; called after `start`.
@@ -289,6 +291,29 @@ class Extension(Generic[S]):
         REOPEN_LOGS is an order of any server: logrotate has renamed the log files.
         """
         raise NotImplementedError
+
+    def show_fault(self, fault: Fault) -> None:
+        """Show to clients why the app's new code cannot serve; the old code may serve meanwhile. Called on the event loop."""
+        raise NotImplementedError
+
+    # A process of the command
+
+    def prepare(self) -> contextlib.AbstractContextManager[object]:
+        """Return a context for the command and `run` to enter before binding, and to leave at the process's end. Entering may wait."""
+        raise NotImplementedError
+
+    def on_life(self, event: Life, context: LifeContext) -> None:
+        """
+        Act on an event in the life of a process of the command, without a server.
+
+        A new extension object is made for each event, from the present settings; a server's own objects get no events.
+
+        Raises:
+            ConfigError, LoadError: the process cannot continue; from IMPORTS on, the worker cannot start.
+        """
+        raise NotImplementedError
+
+    # A supervisor
 
     def bind(self) -> Sequence[Listener]:
         """
@@ -301,17 +326,6 @@ class Extension(Generic[S]):
 
     def supervise(self, context: SupervisorContext) -> Supervision:
         """Return its part in a starting supervisor. The workers have extensions of their own."""
-        raise NotImplementedError
-
-    def on_life(self, event: Life, context: LifeContext) -> None:
-        """
-        Act on an event in the life of a process of the command, without a server.
-
-        A new extension object is made for each event, from the present settings; a server's own objects get no events.
-
-        Raises:
-            ConfigError, LoadError: the process cannot continue; from IMPORTS on, the worker cannot start.
-        """
         raise NotImplementedError
 
 
