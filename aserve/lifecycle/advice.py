@@ -200,6 +200,9 @@ def _of_loop(worker: Mapping[str, Any]) -> Iterator[Advice]:
         )
 
 
+_THEN = "shows what holds them. If they hang, that is what to repair; if the app waits for others there, raise --threads, and if it computes, --workers."
+
+
 def _of_stalls(workers: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:
     stalled = [worker for worker in workers if worker["stalled_seconds"] >= LONG_STALL_SECONDS]
     if stalled:
@@ -208,7 +211,7 @@ def _of_stalls(workers: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:
         yield Advice(
             f"{who}: all threads busy: no queued request started for {worst['stalled_seconds']} s "
             f"({sum(worker['waiting'] for worker in stalled)} queued, oldest {_longest_wait(stalled):.0f} s).",
-            f"{_stacks(worst) if len(stalled) == 1 else '`aserve stacks`'} shows what holds them.",
+            f"{_stacks(worst) if len(stalled) == 1 else '`aserve stacks`'} {_THEN}",
             # While workers drain, their successors serve: a reload may have been the cure.
             is_failure=any(worker["state"] == "ready" for worker in stalled),
         )
@@ -223,11 +226,9 @@ def _of_threads(status: Mapping[str, Any]) -> Iterator[Advice]:
     # The mean covers requests begun by a thread: while none begins, the mean does not change.
     waits = max(recent["queue_seconds"], _longest_wait(status["workers"]))
     waiting = f"; requests wait {_seconds(waits)}" if waits >= 0.001 else ""
-    do = (
-        "`aserve stacks` shows what holds them. If they hang, that is what to repair; if the app waits for others there, raise "
-        "--threads, and if it computes, --workers."
-    )
-    if recent["all_busy_seconds"] >= LONG_STALL_SECONDS:
+    do = f"`aserve stacks` {_THEN}"
+    is_told = any(worker["stalled_seconds"] >= LONG_STALL_SECONDS for worker in status["workers"])  # by _of_stalls
+    if recent["all_busy_seconds"] >= LONG_STALL_SECONDS and not is_told:
         yield Advice(f"Every thread has been busy for {recent['all_busy_seconds']:.0f} s{waiting}.", do)
     elif recent["busy_share"] >= NEAR and recent["queue_seconds"] >= LONG_WAIT_SECONDS:
         yield Advice(

@@ -256,9 +256,16 @@ def test_a_stall_of_all():
     (found,) = add_warnings(status, Config())["warnings"]
     assert found == {
         "text": "2 of 3 workers: all threads busy: no queued request started for 44 s (4 queued, oldest 44 s).",
-        "do": "`aserve stacks` shows what holds them.",
+        "do": f"`aserve stacks` {module._THEN}",
         "is_failure": True,
     }
+
+
+def test_a_stall_is_one_warning(found):
+    """That every thread is busy is not told beside the stall that this is."""
+    stalled = {"stalled_seconds": 11, "waiting": 3, "waiting_seconds": 12.4}
+    said = [text for text, _ in found(worker=stalled, recent={"all_busy_seconds": 23.0})]
+    assert len(said) == 1 and "no queued request started for 11 s" in said[0]
 
 
 @pytest.mark.parametrize(
