@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import functools
 import struct
-from typing import Any, Callable, Union
+from typing import Any, Callable
 
 from .memory import shared
-
-Text = Union[str, bytes]
+from .texts import Text, octets_of
 
 
 def _range(name: str, area: int, position: int, size: int) -> int:
@@ -46,7 +45,7 @@ def sharedarea_read(area: int, position: int, size: int | None = None) -> bytes:
 
 def sharedarea_write(area: int, position: int, octets: Text) -> None:
     """Write octets."""
-    given = _octets(octets)
+    given = octets_of(octets)
     offset = _range("write", area, position, len(given))
 
     def write() -> None:
@@ -123,7 +122,3 @@ for _suffix, _form in (("32", "=i"), ("64", "=q")):
     for _name, _sign in (("inc", 1), ("dec", -1)):
         AREAS[f"sharedarea_{_name}{_suffix}"] = functools.partial(_change, f"{_name}{_suffix}", _form, _sign)
 AREAS["sharedarea_inclong"] = functools.partial(_change, "inclong", "=q", 1)
-
-
-def _octets(value: Text) -> bytes:
-    return value.encode() if isinstance(value, str) else bytes(value)

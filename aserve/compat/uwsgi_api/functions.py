@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import operator
 import os
-from typing import TYPE_CHECKING, Any, Callable, Union
+from typing import TYPE_CHECKING, Any, Callable
 
 from .memory import SIGNAL_COUNT, shared
 from .schedules import Every, Watched, checked_cron
 from .signals import UwsgiSignals
+from .texts import Text
 
 if TYPE_CHECKING:
     from .memory import AnyCache
 
-Text = Union[str, bytes]
 
 SIGNALS = UwsgiSignals(shared)
 MIN_TIMER_SECONDS = 0.01

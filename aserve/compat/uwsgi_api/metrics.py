@@ -9,16 +9,15 @@ Not here: the memory (memory.py); the server's own metrics (features/metrics/).
 from __future__ import annotations
 
 import struct
-from typing import Any, Callable, Union
+from typing import Any, Callable
 
 from .memory import shared
-
-Text = Union[str, bytes]
+from .texts import Text, octets_of
 
 
 def _metric(name: Text, change: Callable[[int], int]) -> bool | None:
     """Change a metric; return True, or None if there is none of this name."""
-    offset, octets = shared().metrics.get(_octets(name).decode()), shared().octets
+    offset, octets = shared().metrics.get(octets_of(name).decode()), shared().octets
     if offset is None:
         return None
 
@@ -32,7 +31,7 @@ def _metric(name: Text, change: Callable[[int], int]) -> bool | None:
 
 def metric_get(name: Text) -> int:
     """Return a metric; 0: there is none of this name."""
-    offset = shared().metrics.get(_octets(name).decode())
+    offset = shared().metrics.get(octets_of(name).decode())
     return 0 if offset is None else struct.unpack_from("=q", shared().octets, offset)[0]
 
 
@@ -82,7 +81,3 @@ METRICS: dict[str, Callable[..., Any]] = {
 def _fitted(number: int) -> int:
     """Return a number cut to 64 bits, as C does."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
-def _octets(value: Text) -> bytes:
-    return value.encode() if isinstance(value, str) else bytes(value)

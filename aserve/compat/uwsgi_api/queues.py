@@ -8,12 +8,11 @@ Not here: the queue itself (ring.py).
 
 from __future__ import annotations
 
-from typing import Any, Callable, Union
+from typing import Any, Callable
 
 from .memory import shared
 from .ring import Ring
-
-Text = Union[str, bytes]
+from .texts import Text, octets_of
 
 
 def _ring() -> Ring:
@@ -24,7 +23,7 @@ def _ring() -> Ring:
 
 def queue_push(message: Text) -> bool | None:
     """Add a message; None: it is too long."""
-    return _ring().push(_octets(message)) or None
+    return _ring().push(octets_of(message)) or None
 
 
 def queue_pop() -> bytes | None:
@@ -44,7 +43,7 @@ def queue_get(place: int) -> bytes | None:
 
 def queue_set(place: int, message: Text) -> bool | None:
     """Put a message at a place; None: there is no such place, or it is too long."""
-    return _ring().set(place, _octets(message)) or None
+    return _ring().set(place, octets_of(message)) or None
 
 
 def queue_last(count: int = 0) -> Any:
@@ -68,7 +67,3 @@ QUEUE: dict[str, Callable[..., Any]] = {
         queue_push, queue_pop, queue_pull, queue_get, queue_set, queue_last, queue_slot, queue_pull_slot,
     )
 }  # fmt: skip
-
-
-def _octets(value: Text) -> bytes:
-    return value.encode() if isinstance(value, str) else bytes(value)

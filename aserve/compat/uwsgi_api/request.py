@@ -15,14 +15,14 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO, Callable, Union
+from typing import Any, BinaryIO, Callable
 
 from ...core.exchange import Exchange
 from ...wsgi import WSGIApp
 from ...wsgi.gateway import Before, FileWrapper
 from ...wsgi.wrapping import named_as
+from .texts import Text, octets_of
 
-Text = Union[str, bytes]
 PIECE_BYTES = 65536
 # Keys in the environ.
 LOG_VARIABLES = "uwsgi.logvars"  # and with a dot and its name a variable that the access log finds as %(logvar.NAME)
@@ -192,25 +192,21 @@ def set_logvar(name: Text, value: Text) -> None:
     environ = environ_here()
     if environ is None:
         return
-    environ.setdefault(LOG_VARIABLES, {})[_octets(name)] = _octets(value)
+    environ.setdefault(LOG_VARIABLES, {})[octets_of(name)] = octets_of(value)
     exchange = getattr(_here, "exchange", None)
     if exchange is not None:
-        pair = (f"{LOG_VARIABLES}.{_octets(name).decode('latin-1')}", _octets(value).decode("latin-1"))
+        pair = (f"{LOG_VARIABLES}.{octets_of(name).decode('latin-1')}", octets_of(value).decode("latin-1"))
         exchange.vars = "\0".join([exchange.vars, *(text.replace("\0", "") for text in pair)])
 
 
 def get_logvar(name: Text) -> bytes | None:
     """Return a value of `set_logvar`; None: the request has none of this name."""
     environ = environ_here()
-    return None if environ is None else environ.get(LOG_VARIABLES, {}).get(_octets(name))
+    return None if environ is None else environ.get(LOG_VARIABLES, {}).get(octets_of(name))
 
 
 def log_this_request() -> None:
     """Do nothing: the access log has every request."""
-
-
-def _octets(value: Text) -> bytes:
-    return value.encode() if isinstance(value, str) else bytes(value)
 
 
 def _text(value: Text) -> str:

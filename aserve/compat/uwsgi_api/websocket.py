@@ -18,11 +18,11 @@ import struct
 import threading
 import time
 from collections import deque
-from typing import Any, Callable, Union
+from typing import Any, Callable
 
 from .request import environ_for
+from .texts import Text, octets_of
 
-Text = Union[str, bytes]
 KEY = "aserve.uwsgi_websocket"  # in the environ
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455 section 1.3
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
@@ -176,14 +176,14 @@ def websocket_handshake(key: Text | None = None, origin: Text | None = None, pro
     environ = environ_for("websocket_handshake")
     sock, found = (
         environ.get("werkzeug.socket"),
-        _octets(key) if key else environ.get("HTTP_SEC_WEBSOCKET_KEY", "").encode(),
+        octets_of(key) if key else environ.get("HTTP_SEC_WEBSOCKET_KEY", "").encode(),
     )
     if sock is None or not found:
         raise OSError("unable to complete websocket handshake")
     accept = base64.b64encode(hashlib.sha1(found + GUID).digest())  # noqa: S324 - the protocol's
     lines = [b"HTTP/1.1 101 Web Socket Protocol Handshake", b"Upgrade: WebSocket", b"Connection: Upgrade"]
-    given = _octets(origin) if origin else environ.get("HTTP_ORIGIN", "").encode("latin-1")
-    asked = _octets(protocol) if protocol else environ.get("HTTP_SEC_WEBSOCKET_PROTOCOL", "").encode("latin-1")
+    given = octets_of(origin) if origin else environ.get("HTTP_ORIGIN", "").encode("latin-1")
+    asked = octets_of(protocol) if protocol else environ.get("HTTP_SEC_WEBSOCKET_PROTOCOL", "").encode("latin-1")
     lines.append(b"Sec-WebSocket-Origin: " + (given or b"*"))
     if asked:
         lines.append(b"Sec-WebSocket-Protocol: " + asked)
@@ -222,12 +222,12 @@ def websocket_recv_nb(request_context: Any = None) -> bytes:
 
 def websocket_send(message: Text, request_context: Any = None) -> None:
     """Send a message of text."""
-    _here("websocket_send", NOT_SENT).send(TEXT, _octets(message))
+    _here("websocket_send", NOT_SENT).send(TEXT, octets_of(message))
 
 
 def websocket_send_binary(message: Text, request_context: Any = None) -> None:
     """Send a message of octets."""
-    _here("websocket_send_binary", NOT_SENT).send(BINARY, _octets(message))
+    _here("websocket_send_binary", NOT_SENT).send(BINARY, octets_of(message))
 
 
 def connection_fd() -> int:
@@ -236,10 +236,6 @@ def connection_fd() -> int:
     if sock is None:
         raise OSError("only a request for a WebSocket has a socket of its own here")
     return sock.fileno()  # type: ignore[no-any-return]
-
-
-def _octets(value: Text) -> bytes:
-    return value.encode() if isinstance(value, str) else bytes(value)
 
 
 WEBSOCKET: dict[str, Callable[..., Any]] = {

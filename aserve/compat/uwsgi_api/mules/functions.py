@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import functools
 import pickle
-from typing import Any, Callable, Union
+from typing import Any, Callable
 
 from ....lifecycle.hooks import post_fork
 from ..process import present
+from ..texts import Text, octets_of
 from .post import ANY, Post, shared, wait_for
 
-Text = Union[str, bytes]
 MESSAGE_BYTES = 65536  # uWSGI's
 _SERVICE = "uwsgi_mulefunc"
 
@@ -41,7 +41,7 @@ def mule_msg(message: Text, mule: int = 0) -> bool:
     if not isinstance(mule, int):
         raise ValueError("invalid mule")
     name = str(mule) if mule else ANY
-    return name in post.queues and post.send(name, _octets(message))
+    return name in post.queues and post.send(name, octets_of(message))
 
 
 def farm_msg(farm: Text, message: Text) -> None:
@@ -51,9 +51,9 @@ def farm_msg(farm: Text, message: Text) -> None:
     Raises:
         ValueError: the message is longer than a queue can hold.
     """
-    post, name = shared(), f"farm:{_octets(farm).decode()}"
+    post, name = shared(), f"farm:{octets_of(farm).decode()}"
     if post is not None and name in post.queues:
-        post.send(name, _octets(message))
+        post.send(name, octets_of(message))
 
 
 def in_farm(farm: Text | None = None) -> bool | None:
@@ -62,7 +62,7 @@ def in_farm(farm: Text | None = None) -> bool | None:
     if post is None or not number:
         return None
     names = [name for name, members in post.farms.items() if number in members]
-    return (bool(names) if farm is None else _octets(farm).decode() in names) or None
+    return (bool(names) if farm is None else octets_of(farm).decode() in names) or None
 
 
 def mule_get_msg(
@@ -108,10 +108,6 @@ def wait_by(function: Callable[[Any, int, float], bytes]) -> None:
     """Wait for messages by this function from now on."""
     global waiting
     waiting = function
-
-
-def _octets(value: Text) -> bytes:
-    return value.encode() if isinstance(value, str) else bytes(value)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -12,9 +12,10 @@ import functools
 import os
 import pickle
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Callable, Union
+from typing import TYPE_CHECKING, Any, Callable
 
 from ..process import present
+from ..texts import Text
 from .folder import list_jobs, read_job, write_job
 from .runner import SPOOL_IGNORE, SPOOL_OK, SPOOL_RETRY, values_of
 from .supervising import SPOOLER_VARIABLE
@@ -22,7 +23,6 @@ from .supervising import SPOOLER_VARIABLE
 if TYPE_CHECKING:
     from .queues import Queue
 
-Text = Union[str, bytes]
 _OWN = ("spooler", "priority", "at", "body")  # names of values that control the job itself
 
 _folders: Sequence[str] = ()  # of this process
