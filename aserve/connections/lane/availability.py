@@ -17,9 +17,8 @@ from ..listeners import Listener
 from ..service import Service
 from .lane_memory import CODES
 
-MAX_TAIL_BYTES = (
-    1024  # of the end of a head: native/request.h; only --server-name and fields of extensions make a tail longer
-)
+# Octets of the end of a head: native/request.h; only --server-name and fields of extensions make it longer.
+MAX_TAIL_BYTES = 1024
 
 
 def is_available(listener: Listener, service: Service) -> bool:
