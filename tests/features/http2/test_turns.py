@@ -5,6 +5,8 @@ Their octets, and pauses, are in test_session.py.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from h2.errors import ErrorCodes
 from harness.http2 import request
@@ -12,7 +14,7 @@ from harness.http2_frames import PRIORITY_UPDATE, frame
 from harness.replies import returning
 
 from aserve.features.http2.stream import StreamTransport
-from aserve.features.http2.turns import FAIR_FRAMES
+from aserve.features.http2.turns import FAIR_FRAMES, FLUSH_BYTES, Turns
 
 
 @pytest.fixture
@@ -76,3 +78,25 @@ def test_an_update_that_is_none(connect, octets):
     client.session.data_received(octets)
     client.pump()
     assert client.goaways == [(0, ErrorCodes.PROTOCOL_ERROR)]
+
+
+class Sizes(Turns):
+    """Turns whose streams send as many octets as they say."""
+
+    def _send(self, session, stream):
+        return stream.size
+
+
+def test_frames_of_one_step_go_out_together():
+    """One step is asked for, however many streams are added; a flush follows FLUSH_BYTES, and the end; a discarded stream sends nothing."""
+    steps, flushes = [], []
+    turns = Sizes(None, SimpleNamespace(call_soon=lambda call, session: steps.append((call, session))))
+    session = SimpleNamespace(may_send=True, flush=lambda: flushes.append(len(turns._waiting)))
+    sizes = [FLUSH_BYTES - 1, 1, FLUSH_BYTES - 1, 1]
+    streams = [SimpleNamespace(stream_id=n, size=size, is_sendable=True, urgency=3) for n, size in enumerate(sizes)]
+    for stream in streams:
+        turns.add(session, [stream])
+    turns.discard(streams[3])
+    ((call, of),) = steps
+    call(of)
+    assert of is session and flushes == [1, 0]
