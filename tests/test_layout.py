@@ -318,7 +318,7 @@ def test_what_is_behind_a_door_waits_there():
 
 
 # The last two: a program of the user's is in the place of the command.
-EDGE = {"command.cli", "command.plans", "command.apps", "command.program", "compat.gunicorn.python"}
+EDGE = {"command.cli", "command.plans", "command.apps", "compat.gunicorn.serving", "compat.gunicorn.python"}
 
 
 def test_the_process_is_read_at_the_edge():

@@ -2,7 +2,7 @@
 
 Owns:     status_of, the one place where our errors become lines on standard error and an exit status.
 Thread:   the main thread.
-Not here: what is done (cli.py, program.py), how a process ends (lifecycle/exits.py).
+Not here: what is done (cli.py, compat/gunicorn/serving.py), how a process ends (lifecycle/exits.py).
 """
 
 from __future__ import annotations

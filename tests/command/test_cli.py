@@ -13,7 +13,8 @@ import sys
 import pytest
 from harness.process import run_command
 
-from aserve.command import banner, cli, outcome, program, serving, start
+from aserve.command import banner, cli, outcome, serving, start
+from aserve.compat.gunicorn import serving as gunicorn_serving
 from aserve.compat.gunicorn.python import STAND_INS
 from aserve.core.errors import AserveError, BindError
 from aserve.demo import app as demo_app
@@ -274,12 +275,12 @@ def test_process_version():
 
 def test_a_program(served, tmp_path, monkeypatch):
     """`aserve python` runs it with what follows; the word may also be another's value."""
-    monkeypatch.setattr(program, "_begun", None)
+    monkeypatch.setattr(gunicorn_serving, "_begun", None)
     monkeypatch.setattr(sys, "argv", [])
     for name in STAND_INS:
         monkeypatch.setitem(sys.modules, name, None)
     (tmp_path / "std.py").write_text("import pathlib, sys\npathlib.Path('seen').write_text(str(sys.argv))\n")
     assert cli.main(["--threads", "3", "python", "std.py", "--threads", "4"]) == 0
     assert (tmp_path / "seen").read_text() == "['std.py', '--threads', '4']" and served == []
-    assert program._begun.flags == {"threads": "3"}
+    assert gunicorn_serving._begun.flags == {"threads": "3"}
     assert cli.main(["hello:app", "--server-name", "python"]) == 0 and served[0][1].server_name == "python"

@@ -2,7 +2,7 @@
 
 Owns:     run_python; STAND_INS, the modules that such a program finds under gunicorn's names, and processes that it starts (children/).
 Thread:   the main thread.
-Not here: what happens when the program calls `run()` (app/base.py, command/program.py).
+Not here: what happens when the program calls `run()` (app/base.py, serving.py).
 
 The program runs as `__main__`, as `python` would run it. gunicorn need not be installed; if it is, the program does not get it.
 """
@@ -16,12 +16,12 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from typing import NoReturn
 
 from ...command.handed_down import HandedDescriptors
-from ...command.program import begin
 from ...lifecycle.load_error import app_raised
 from ...settings import ConfigError
 from ..moving.gunicorn_stand_in import type_modules
 from . import app, arbiter, config, glogging, util
 from .app import base, wsgiapp
+from .serving import begin
 
 STAND_INS = {
     **type_modules(sys.modules["aserve.compat.gunicorn"]),

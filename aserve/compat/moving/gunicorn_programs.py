@@ -2,7 +2,7 @@
 
 Owns:     GunicornProgram, what such a program gives; load_program.
 Thread:   the main thread.
-Not here: the classes that programs derive from (compat/gunicorn/), serving their app (command/program.py).
+Not here: the classes that programs derive from (compat/gunicorn/), serving their app (compat/gunicorn/serving.py).
 """
 
 from __future__ import annotations

@@ -8,9 +8,8 @@ import sys
 
 import pytest
 
-from aserve.command import program
 from aserve.command.handed_down import HandedDescriptors
-from aserve.compat.gunicorn import python
+from aserve.compat.gunicorn import python, serving
 from aserve.lifecycle.load_error import LoadError
 from aserve.settings import ConfigError
 
@@ -34,7 +33,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", sys.argv[:])
     monkeypatch.setattr(sys, "path", sys.path[:])
-    monkeypatch.setattr(program, "_begun", None)
+    monkeypatch.setattr(serving, "_begun", None)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["/a", python.CHILDREN, ""]))
     for name in python.STAND_INS:
         monkeypatch.setitem(sys.modules, name, None)
@@ -48,7 +47,7 @@ def test_a_file_runs_as_the_main_program(folder):
     assert (
         folder / "seen"
     ).read_text() == f"__main__ ['std.py', '--port', '1'] {folder} aserve.compat.gunicorn.app.base gunicorn"
-    assert program._begun == ({"workers": "2"}, HANDED)
+    assert serving._begun == ({"workers": "2"}, HANDED)
 
 
 def test_a_module_runs_as_with_python(folder):

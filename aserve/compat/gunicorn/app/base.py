@@ -3,7 +3,7 @@
 Owns:     BaseApplication, Application; `program`, the app of the one that runs.
 Thread:   the main thread.
 Spec:     gunicorn's documentation, "Custom Application"; gunicorn 23.0.0, gunicorn/app/base.py.
-Not here: the settings (compat/moving/gunicorn_cfg.py), serving (command/program.py).
+Not here: the settings (compat/moving/gunicorn_cfg.py), serving (../serving.py).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ....command.program import program_words, run_program
 from ...moving.draft import Draft
 from ...moving.gunicorn import read_settings
 from ...moving.gunicorn_cfg import Cfg
 from ...moving.gunicorn_flags import build_parser
 from ...moving.gunicorn_programs import GunicornProgram
 from ...moving.lines import is_check_flag
+from ..serving import program_words, run_program
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication as App

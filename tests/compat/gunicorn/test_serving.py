@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from aserve.command import outcome, program
+from aserve.command import outcome
 from aserve.command.handed_down import HandedDescriptors
+from aserve.compat.gunicorn import serving
 from aserve.compat.moving.gunicorn_programs import GunicornProgram
 from aserve.processes.children.command import TRIAL_VARIABLE
 
@@ -18,31 +19,31 @@ PROGRAM = GunicornProgram("std.py", "a:b()", dict)
 def calls(monkeypatch):
     """What is started."""
     found = []
-    monkeypatch.setattr(program, "_begun", None)
+    monkeypatch.setattr(serving, "_begun", None)
     monkeypatch.setattr(outcome.exits, "bound_exit", lambda status: None)
-    monkeypatch.setattr(program, "start", lambda args, fd, environ: found.append((args, fd)) or 3)
-    monkeypatch.setattr(program, "start_trial", lambda args, fd: found.append((args(), fd)) or 4)
+    monkeypatch.setattr(serving, "start", lambda args, fd, environ: found.append((args, fd)) or 3)
+    monkeypatch.setattr(serving, "start_trial", lambda args, fd: found.append((args(), fd)) or 4)
     return found
 
 
 def test_alone(calls, monkeypatch, tmp_path):
     """`python std.py`: what a previous supervisor hands down is read from the environment."""
-    assert program.run_program(PROGRAM, {"check": True}) == 3
+    assert serving.run_program(PROGRAM, {"check": True}) == 3
     assert calls == [({"gunicorn_program": PROGRAM, "check": True}, None)]
     with open(tmp_path / "channel", "w") as file:
         monkeypatch.setenv(TRIAL_VARIABLE, str(file.fileno()))
-        assert program.run_program(PROGRAM, {}) == 4
+        assert serving.run_program(PROGRAM, {}) == 4
         assert calls[1:] == [({"gunicorn_program": PROGRAM}, file.fileno())]
 
 
 def test_by_the_command(calls):
     """`aserve --workers 2 python std.py`: its flags are there, and what it has read."""
-    program.begin({"workers": "2"}, HandedDescriptors(None, 8))
-    assert program.run_program(PROGRAM, {}) == 3
+    serving.begin({"workers": "2"}, HandedDescriptors(None, 8))
+    assert serving.run_program(PROGRAM, {}) == 3
     assert calls == [({"gunicorn_program": PROGRAM, "workers": "2"}, 8)]
 
 
 def test_words(monkeypatch):
     """The program's arguments are its own."""
     monkeypatch.setattr(sys, "argv", ["std.py", "-w", "2"])
-    assert program.program_words()[0] == ["-w", "2"]
+    assert serving.program_words()[0] == ["-w", "2"]

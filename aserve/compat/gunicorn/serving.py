@@ -2,7 +2,7 @@
 
 Owns:     run_program; begin, by which `aserve python` leaves its flags for it; program_words.
 Thread:   the main thread.
-Not here: the classes whose `run()` this is (compat/gunicorn/app/base.py), `aserve python` (compat/gunicorn/python.py), the start (start.py).
+Not here: the classes whose `run()` this is (app/base.py), `aserve python` (python.py), the start (command/start.py).
 
 The supervisor is the program's own process, and its workers are forked with all that the program has imported. So a reload calls the
 application's `load()` anew, as gunicorn's does, and an upgrade in place (SIGUSR2) runs the whole program anew.
@@ -14,14 +14,14 @@ import os
 import sys
 from collections.abc import Mapping, MutableMapping
 
-from ..compat.moving.gunicorn_programs import GunicornProgram
-from ..compat.moving.naming import PROGRAM
-from ..core.named_tuple import NamedTuple
-from ..lifecycle.signals import early, unblock_all
-from ..lifecycle.standard_streams import fill_standard_streams
-from .handed_down import HandedDescriptors, take_handed_down
-from .outcome import status_of
-from .start import start, start_trial
+from ...command.handed_down import HandedDescriptors, take_handed_down
+from ...command.outcome import status_of
+from ...command.start import start, start_trial
+from ...core.named_tuple import NamedTuple
+from ...lifecycle.signals import early, unblock_all
+from ...lifecycle.standard_streams import fill_standard_streams
+from ..moving.gunicorn_programs import GunicornProgram
+from ..moving.naming import PROGRAM
 
 
 class Begun(NamedTuple):
