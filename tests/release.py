@@ -247,7 +247,7 @@ def other_systems(scratch: pathlib.Path) -> str:
         with zipfile.ZipFile(wheel) as file:
             (name,) = (name for name in file.namelist() if name.endswith(".so"))
             needed = set(re.findall(rb"\0(lib[\w.+-]+\.so[.\d]*|ld-linux[\w.-]+)(?=\0)", file.read(name)))
-        if not needed <= {b"libc.so", b"libc.so.6", b"libpthread.so.0", b"ld-linux-aarch64.so.1"}:
+        if not needed <= {b"libc.so", b"libc.so.6", b"libpthread.so.0", b"libdl.so.2", b"ld-linux-aarch64.so.1"}:
             raise Fault(f"{wheel.name} needs {needed}")
     return f"zig's compiler builds {', '.join(CROSS.values())}, each with the limited API, and of libraries with its libc alone"
 
