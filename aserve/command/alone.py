@@ -32,8 +32,8 @@ def control_of(server: Server, path: str, level: int | None = None) -> Iterator[
     Raises:
         BindError: see Control.
     """
-    loop, lone = asyncio.get_running_loop(), Lone(server.inner)
-    lone.statuses.counted = lambda: server.inner.ask("counted") or ({}, {})
+    loop, lone = asyncio.get_running_loop(), Lone(server._inner)
+    lone.statuses.counted = lambda: server._inner.ask("counted") or ({}, {})
     answers = answers_of(lone.statuses.describe_with_warnings, _tell_stacks, server.set_unready)
     control = open_control(path, _watch_on(loop), answers, loop.call_later, level)
     if control is None:

@@ -268,7 +268,7 @@ async def _run_until_signalled(server: Server, loop: asyncio.AbstractEventLoop) 
 
 
 def _status_of(server: Server) -> str:
-    return f"serving on {', '.join(server.inner.shown_urls)}"
+    return f"serving on {', '.join(server._inner.shown_urls)}"
 
 
 def _hangup_if_default() -> tuple[signal.Signals, ...]:

@@ -78,7 +78,7 @@ class Server:
         self._commons = Commons(self.config, self._extensions)
         self._listening = Listening(self.config, shared.listeners, shared.load_board, shared.in_flight)
         # What extensions and the command ask of a server: programs need none of it, and help(aserve.Server) does not show it.
-        self.inner: Inner = Inner(self.config, self._extensions, self._threads, self._commons, self._listening)
+        self._inner = Inner(self.config, self._extensions, self._threads, self._commons, self._listening)
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -90,7 +90,7 @@ class Server:
     @property
     def urls(self) -> list[str]:
         """Return the URLs of the listeners."""
-        return self.inner.urls
+        return self._inner.urls
 
     @property
     def failure(self) -> str:
@@ -133,7 +133,7 @@ class Server:
         listening.connections.find_limit(config.max_connections, config.threads, config.spool_files)
         commons.load()
         listening.bind()
-        forks.watch(self.inner)
+        forks.watch(self._inner)
         try:
             threads.start(loop)
             self._extensions.start(self._context())
@@ -263,7 +263,7 @@ class Server:
 
     def slow_requests(self) -> list[dict[str, Any]]:
         """Return the last requests that took longer than --slow-request; see SlowRequests.last."""
-        found: list[dict[str, Any]] = self.inner.ask("slow") or []
+        found: list[dict[str, Any]] = self._inner.ask("slow") or []
         return found
 
     @property
@@ -278,12 +278,12 @@ class Server:
 
     def statistics(self) -> Statistics:
         """Return the server's present numbers. To be called on the event loop's thread; costs a step for each connection."""
-        return self.inner.statistics()
+        return self._inner.statistics()
 
     def _context(self) -> ServerContext:
         shared, bound = self._processes, self._listening.bound
         return ServerContext(
-            self.inner,
+            self._inner,
             self._loop,
             shared.slot,
             self._threads.busy,
@@ -302,7 +302,7 @@ class Server:
             self._timer = None
         self._commons.flush()
         self._extensions.stop()
-        forks.unwatch(self.inner)
+        forks.unwatch(self._inner)
         return is_clean
 
     def _tick(self) -> None:
@@ -316,7 +316,7 @@ class Server:
         self._threads.on_second()
         error_log.on_second()
         self._commons.flush()
-        self._threads.look(self._commons.thread_seconds(lambda: self.inner.thread_seconds(time.monotonic())))
+        self._threads.look(self._commons.thread_seconds(lambda: self._inner.thread_seconds(time.monotonic())))
         self._extensions.on_second()
 
 

@@ -112,7 +112,7 @@ class RunningServer:
 
     def ongoing(self, count: int) -> list[tuple[float, str]]:
         """Return the `count` oldest running requests."""
-        return self.call(lambda: self.server.inner.ongoing(count))
+        return self.call(lambda: self.server._inner.ongoing(count))
 
     def options(self, level: int, name: int) -> list[int]:
         """Return a socket option's value for each of its connections, TCP only."""

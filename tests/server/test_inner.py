@@ -27,7 +27,7 @@ def test_the_facts_of_a_server():
 
     async def main():
         async with aserve.Server(hello, "127.0.0.1:0") as server:
-            inner = server.inner
+            inner = server._inner
             host, port = server.addresses[0]
             assert inner.urls == server.urls == inner.shown_urls == [f"http://{host}:{port}"]
             assert len(inner.listening()) == 1

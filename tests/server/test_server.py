@@ -583,6 +583,6 @@ async def test_how_long_threads_were_busy(tmp_path, metrics, seconds):
     """Where requests are timed and counted, those under way are a part of it."""
     settings = {"metrics": f"unix:{tmp_path}/m"} if metrics else {}
     async with Server(hello, bind=LOOPBACK, **settings) as server:
-        server.inner.thread_seconds = lambda now: 3.0
+        server._inner.thread_seconds = lambda now: 3.0
         server._on_second()
         assert server._threads.busy.seconds == seconds

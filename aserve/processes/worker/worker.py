@@ -97,7 +97,7 @@ class Worker:
         )
         self._server = Server(app, cast("Any", role.plan.config), processes=shared)
         if role.fault is not None:
-            self._server.inner.show_fault(role.fault)
+            self._server._inner.show_fault(role.fault)
         self._told_to_end: asyncio.Future[bool] = loop.create_future()  # whether workers remain
         self._passing = Passing(
             loop,
@@ -146,7 +146,7 @@ class Worker:
                 is_replaced = await self._told_to_end
             failing.cancel()
             if is_replaced:
-                await self._server.inner.stop_accepting()
+                await self._server._inner.stop_accepting()
                 self._say({"say": "left"})
                 if self._channel.is_heard:
                     self._passing.give_all()
@@ -181,7 +181,7 @@ class Worker:
 
     def _show_fault(self, fault: Fault) -> None:
         """Show browsers that new code does not start, until the code does."""
-        self._server.inner.show_fault(fault)
+        self._server._inner.show_fault(fault)
         if self._reloader is not None:
             self._reloader.look_at_all()
 
@@ -218,7 +218,7 @@ class Worker:
             if order is not None:
                 order(message, fds)
             else:
-                self._server.inner.obey(message["do"])
+                self._server._inner.obey(message["do"])
 
     def _on_orphaned(self) -> None:
         """Drain: without a supervisor no process would replace this worker, or end the worker."""

@@ -261,7 +261,7 @@ def test_what_a_child_must_not_keep(inline, wait_until):
     named = set(inline.lane.fds) - before
     assert len(named) == 2
     assert {inline.lane.set.epoll_fd, inline.lane.set.wake_fd} <= before and min(before) >= 0
-    fds, addresses = inline.run(inline.server.server.inner.on_forked)
+    fds, addresses = inline.run(inline.server.server._inner.on_forked)
     assert named <= set(fds) and {local_address(fd) for fd in named} == set(addresses)
     inline.server.server._threads.executor.jobs.clear()  # we are none
     client.close()

@@ -264,15 +264,15 @@ def test_ongoing_without_times(start_server, raw_client, gated):
 def test_how_long_threads_are_busy(start_server, raw_client, gated, wait_until, tmp_path):
     """A busy thread has a request under way and its begin; a waiting thread has none."""
     server = start_server(gated.app, threads=1, metrics=f"unix:{tmp_path}/m")
-    assert server.server.inner.thread_seconds(time.monotonic()) == 0
+    assert server.server._inner.thread_seconds(time.monotonic()) == 0
     clients = [raw_client(server) for _ in range(2)]
     for client in clients:
         client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
     assert gated.entered.acquire(timeout=30)
     wait_until(lambda: some(server.statistics(), "requests_waiting", "workers_busy") == (1, 1))
     now = time.monotonic()
-    assert server.server.inner.thread_seconds(now + 100) - server.server.inner.thread_seconds(now) == pytest.approx(100)
+    assert server.server._inner.thread_seconds(now + 100) - server.server._inner.thread_seconds(now) == pytest.approx(100)
     gated.gate.set()
     for client in clients:
         client.recv_response()
-    wait_until(lambda: server.server.inner.thread_seconds(now) == 0)
+    wait_until(lambda: server.server._inner.thread_seconds(now) == 0)

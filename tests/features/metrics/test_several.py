@@ -425,7 +425,7 @@ def test_a_lone_process(supervised, tmp_path):
     one = supervised(1)
     (child,) = one.start()
     one.supervisor.parts.children.page(child)[Field.TICKED_AT] = time.monotonic_ns()
-    lone = Lone(Server(hello, bind="127.0.0.1:0").inner)
+    lone = Lone(Server(hello, bind="127.0.0.1:0")._inner)
     text = Exporter(lone, (), lambda: False).render().decode()
     found = [line.split()[2] for line in one.several.exporter.render().decode().splitlines() if "# TYPE" in line]
     alone = [line.split()[2] for line in text.splitlines() if "# TYPE" in line]

@@ -122,7 +122,7 @@ def test_a_lone_process(supervised):
     one.start()
     found, alone = (
         one.supervisor.parts.status.describe(),
-        Lone(Server(hello, bind="127.0.0.1:0").inner).statuses.describe(),
+        Lone(Server(hello, bind="127.0.0.1:0")._inner).statuses.describe(),
     )
     assert list(alone["workers"][0]) == list(found["workers"][0])
     assert found.keys() - alone.keys() == {"half_done", "refused", "attached", "jobs"}
