@@ -38,6 +38,8 @@ ROOTS = {
     "forky": "python3 python3-venv python3-dev pypy3 pypy3-venv pypy3-dev gcc libc6-dev ca-certificates",
 }
 
+MOST = 1536 * 1024  # octets of a wheel; with the pages and the native path it has 1,500,804 (2026-11-29)
+
 # What zig calls a system, and pip.
 MUSL = "x86_64-linux-musl"
 CROSS = {MUSL: "musllinux_1_2_x86_64", "aarch64-linux-gnu.2.17": "manylinux_2_17_aarch64"}
@@ -138,6 +140,7 @@ def contents(scratch: pathlib.Path) -> str:
     for wheel in wheels:
         of_wheel = dists.faults_of_wheel(dists.names_of(wheel), files, has_native=is_native(wheel.name))
         faults += [f"{wheel.name}: {fault}" for fault in of_wheel]
+    faults += [f"{wheel.name} has over {MOST} octets" for wheel in wheels if wheel.stat().st_size > MOST]
     if faults:
         raise Fault("; ".join(faults))
     return f"{len(wheels)} wheels and the sdist: every file that should be there, and no other"
