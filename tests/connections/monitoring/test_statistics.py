@@ -271,7 +271,9 @@ def test_how_long_threads_are_busy(start_server, raw_client, gated, wait_until, 
     assert gated.entered.acquire(timeout=30)
     wait_until(lambda: some(server.statistics(), "requests_waiting", "workers_busy") == (1, 1))
     now = time.monotonic()
-    assert server.server._inner.thread_seconds(now + 100) - server.server._inner.thread_seconds(now) == pytest.approx(100)
+    assert server.server._inner.thread_seconds(now + 100) - server.server._inner.thread_seconds(now) == pytest.approx(
+        100
+    )
     gated.gate.set()
     for client in clients:
         client.recv_response()
