@@ -225,14 +225,14 @@ int lane_has_left(lane *set, int fd)
 
 /* Send the parts, or as much of them as the socket takes. */
 static ssize_t send_parts(lane *set, int fd, const struct iovec *parts,
-                          size_t count)
+                          size_t count, int is_last)
 {
     struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)parts,
                              .msg_iovlen = count};
     tls_session *session = session_of(set, fd);
 
     if (session != NULL)
-        return tls_send(session, fd, parts, (int)count);
+        return tls_send(session, fd, parts, (int)count, is_last);
     if (count == 1)
         return send(fd, parts->iov_base, parts->iov_len,
                     MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -257,8 +257,8 @@ int64_t lane_send(lane *set, int fd, const lane_part *parts, uint32_t count)
         pieces[i].iov_len = (size_t)parts[i].size;
         whole += parts[i].size;
     }
-    took =
-        send_parts(set, fd, pieces, count < SEND_PARTS ? count : SEND_PARTS);
+    took = send_parts(set, fd, pieces,
+                      count < SEND_PARTS ? count : SEND_PARTS, 0);
     return took == (ssize_t)whole && lane_holds(set, fd) ? LANE_HELD : took;
 }
 
@@ -279,12 +279,12 @@ int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
     conn = &set->conns[fd];
     if (len > 0 && lane_has_left(set, fd))
         sent = LANE_LATE;
-    /* RFC 9112 9.6: a close with octets unread would reset the connection.  A
-     * client of TLS may send a closure alert. */
-    if (!keep && (!conn->last || session_of(set, fd) != NULL ||
+    /* RFC 9112 9.6: a close with octets unread would reset the connection.  Of
+     * TLS the client's closure alert comes behind ours. */
+    if (!keep && (!conn->last ||
                   (state_of(conn) == LANE_MORE && has_octets(set, fd))))
         return LANE_UNSENT;
-    took = len > 0 ? send_parts(set, fd, parts, body_len > 0 ? 2 : 1) : 0;
+    took = len > 0 ? send_parts(set, fd, parts, body_len > 0 ? 2 : 1, !keep) : 0;
     is_lost = took < 0 && errno != EAGAIN && errno != EINTR;
     if (took != (ssize_t)len && !is_lost)
         return took > 0 ? (int)took : 0;

@@ -469,7 +469,7 @@ static size_t gather(char *to, size_t cap, const struct iovec *parts,
 }
 
 ssize_t tls_send(tls_session *session, int fd, const struct iovec *parts,
-                 int count)
+                 int count, int is_last)
 {
     char record[RECORD];
     size_t taken = 0, n;
@@ -482,6 +482,8 @@ ssize_t tls_send(tls_session *session, int fd, const struct iovec *parts,
             return -1;
         }
         taken += n;
+        if (is_last && n < sizeof record) /* the same send has the alert */
+            tls_shut(session);
         if (n < sizeof record || tls_out_len(session) >= MOST_OUT)
             is_sent = tls_flush(session, fd);
     }

@@ -104,10 +104,10 @@ ssize_t tls_receive(tls_session *session, int fd, char *to, size_t cap,
                     int *is_full);
 
 /* Encrypt and send as much as the socket takes; up to 4 records more are kept
- * in the session.  Returns how many octets were taken of the parts; -1 with
- * errno: the client is gone. */
+ * in the session.  is_last: announce the end behind them.  Returns how many
+ * octets were taken of the parts; -1 with errno: the client is gone. */
 ssize_t tls_send(tls_session *session, int fd, const struct iovec *parts,
-                 int count);
+                 int count, int is_last);
 
 /* Send what is kept.  Returns 1: all is sent; 0: not all; -1: with errno. */
 int tls_flush(tls_session *session, int fd);

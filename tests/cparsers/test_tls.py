@@ -9,7 +9,7 @@ import ssl
 
 import pytest
 from harness.certificates import MemoryClient
-from harness.lanes import BUSY, FREE, GET, GONE, IDLE, LEFT, PATIENCE_SECONDS, WHOLE
+from harness.lanes import BUSY, FREE, GET, GONE, IDLE, LAST_GET, LEFT, PATIENCE_SECONDS, WHOLE
 
 from aserve import Config
 from aserve._cparsers import ffi, lib
@@ -339,13 +339,35 @@ def test_a_client_that_is_gone(lane, enter, is_reset):
     assert lane.owned["sessions"][fd] == ffi.NULL
 
 
-def test_a_last_response_is_the_event_loops(lane, enter):
-    """It says that the connection closes: a closure alert, and lingering, are due."""
-    secure = enter()
-    secure.ask(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-    assert lane.reply(secure.arrival().fd, keep=False) == lib.LANE_UNSENT
-    assert lib.lane_release(lane.set, secure.fd) == 1
-    leave(lane, secure.fd)[1].close()
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("size", [0, 2, 1 << 14, 3 << 14])
+def test_a_last_response_ends_with_an_alert(lane, enter, version, size):
+    """RFC 8446 6.1: one alert, and the connection closes; the client's own alert comes too late to matter."""
+    secure = enter(maximum_version=version)
+    secure.ask(LAST_GET)
+    assert lane.reply(secure.arrival().fd, b"x" * size, keep=False) == size
+    assert lane.set.nconns == 0 and lane.owned["sessions"][secure.fd] == ffi.NULL
+    assert secure.read(size + 1) == b"x" * size
+    secure.client.session.unwrap()
+    assert secure.sock.recv(9) == b""
+
+
+def test_a_last_response_waits_for_nobody(lane, enter):
+    """What a client has sent behind the request, even its own alert, is for the event loop, which lingers; so is what the socket has no room for."""
+    secure, slow = enter(), enter()
+    for client in (secure, slow):
+        client.ask(LAST_GET)
+        assert client.arrival().fd == client.fd
+    with contextlib.suppress(ssl.SSLError):
+        secure.client.session.unwrap()
+    secure.sock.sendall(secure.client.outgoing.read())
+    while lane.state(secure.fd) == BUSY:
+        assert lane.poll() == []
+    assert lane.reply(secure.fd, keep=False) == lib.LANE_UNSENT
+    assert 0 < lane.reply(slow.fd, b"head", body=bytes(10_000_000), keep=False) < 10_000_000
+    for client in (secure, slow):
+        assert lib.lane_release(lane.set, client.fd) == 1
+        leave(lane, client.fd)[1].close()
 
 
 def test_idle_connections_stay_where_their_session_is(lane, enter):
