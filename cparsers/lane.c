@@ -257,8 +257,8 @@ int64_t lane_send(lane *set, int fd, const lane_part *parts, uint32_t count)
         pieces[i].iov_len = (size_t)parts[i].size;
         whole += parts[i].size;
     }
-    took = send_parts(set, fd, pieces,
-                      count < SEND_PARTS ? count : SEND_PARTS, 0);
+    took = send_parts(set, fd, pieces, count < SEND_PARTS ? count : SEND_PARTS,
+                      0);
     return took == (ssize_t)whole && lane_holds(set, fd) ? LANE_HELD : took;
 }
 
@@ -281,10 +281,11 @@ int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
         sent = LANE_LATE;
     /* RFC 9112 9.6: a close with octets unread would reset the connection.  Of
      * TLS the client's closure alert comes behind ours. */
-    if (!keep && (!conn->last ||
-                  (state_of(conn) == LANE_MORE && has_octets(set, fd))))
+    if (!keep &&
+        (!conn->last || (state_of(conn) == LANE_MORE && has_octets(set, fd))))
         return LANE_UNSENT;
-    took = len > 0 ? send_parts(set, fd, parts, body_len > 0 ? 2 : 1, !keep) : 0;
+    took =
+        len > 0 ? send_parts(set, fd, parts, body_len > 0 ? 2 : 1, !keep) : 0;
     is_lost = took < 0 && errno != EAGAIN && errno != EINTR;
     if (took != (ssize_t)len && !is_lost)
         return took > 0 ? (int)took : 0;

@@ -108,12 +108,13 @@ typedef struct {
     uint32_t is_tls;
     uint32_t shakes; /* of TLS: 0: the caller accepts and shakes hands, then
                       * lane_adopt; set before lane_open */
-    tls_context *context; /* of new handshakes; NULL: they are LEFT, unread; the
+    tls_context
+        *context;      /* of new handshakes; NULL: they are LEFT, unread; the
                            * lane's, as the next two are */
-    tls_context *next;    /* to be taken when has_next; atomic */
-    uint32_t has_next;    /* atomic */
-    uint32_t is_off; /* accepts no more; atomic */
-    uint32_t pause;  /* why it does not accept for now; 0: it does */
+    tls_context *next; /* to be taken when has_next; atomic */
+    uint32_t has_next; /* atomic */
+    uint32_t is_off;   /* accepts no more; atomic */
+    uint32_t pause;    /* why it does not accept for now; 0: it does */
 } lane_listener;
 
 typedef struct {

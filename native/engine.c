@@ -227,8 +227,7 @@ static const seam_value engine_values[] = {
     OF_ENGINE(respond, OPTIONAL),     OF_ENGINE(takes_times, FLAG),
     OF_ENGINE(ends_parts, OPTIONAL),  OF_ENGINE(service_parts, LIST),
     OF_ENGINE(ended, OBJECT),         OF_ENGINE(state, OBJECT),
-    OF_ENGINE(look, ADDRESS),
-    {NULL, SEAM_OBJECT, 0},
+    OF_ENGINE(look, ADDRESS),         {NULL, SEAM_OBJECT, 0},
 };
 /* Of workers/executor.py. */
 static const seam_value executor_values[] = {
