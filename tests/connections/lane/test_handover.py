@@ -161,3 +161,44 @@ async def test_one_without_a_request_is_lost(idle, monkeypatch, caplog):
     with ours:
         assert ours.recv(9) == b"" and not idle.service.lost and wire.aborts == 0
     assert "a: a connection was lost on its way: no memory" in caplog.text
+
+
+@pytest.mark.parametrize("ending", ["arrives", "server stops", "is lost"])
+async def test_a_handshake_goes_on_elsewhere(monkeypatch, ending):
+    """The event loop's transport has it, until the server stops; one that is lost on its way is closed."""
+    made = []
+
+    class Shaking(asyncio.Protocol):
+        def abort(self):
+            self.transport.abort()
+
+        def connection_made(self, transport):
+            self.transport = transport
+
+    def shaking(*arguments):
+        made.append(Shaking())
+        assert arguments == ("service", None, 2)
+        return made[0]
+
+    async def fail(*_):
+        raise OSError("no memory")
+
+    monkeypatch.setattr(module.TLSTransport, "shaking", shaking)
+    executor = StepExecutor()
+    handovers = Handovers(SimpleNamespace(set=ffi.new("lane *")), {}, asyncio.get_running_loop(), executor)
+    if ending == "is lost":
+        monkeypatch.setattr(asyncio.get_running_loop(), "connect_accepted_socket", fail, raising=False)
+    ours, theirs = socket.socketpair()
+    handovers.begin_handshake(theirs.detach(), "service", 2)
+    executor.flush()
+    if ending == "server stops":
+        handovers.close()
+    for task in list(handovers._tasks):
+        await task
+    ours.setblocking(False)
+    with ours:
+        if ending == "arrives":
+            with pytest.raises(BlockingIOError):
+                ours.recv(9)
+            made[0].abort()
+        assert await asyncio.get_running_loop().sock_recv(ours, 9) == b""
