@@ -1,4 +1,4 @@
-"""What the tests of the command share."""
+"""Fixtures of the tests of the command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aserve.command import apps, as_child, with_workers
 
 @pytest.fixture
 def supervised(served, monkeypatch):
-    """What reaches the supervisor, which does not run: supervised.outcome is what its run returns, or raises."""
+    """The supervisor's arguments, which does not run: supervised.outcome is its run's result, or exception."""
     calls = types.SimpleNamespace(outcome=0, made=[], inherited=[], roles=[], shared=[])
 
     class FakeSupervisor:

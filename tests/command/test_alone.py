@@ -1,4 +1,4 @@
-"""What a process without workers answers."""
+"""Answers of a process without workers."""
 
 from __future__ import annotations
 
@@ -33,15 +33,14 @@ async def path(tmp_path):
 
 
 async def test_status_of_all_interfaces(tmp_path):
-    """A bind that other machines reach is named as in the line of the start."""
+    """A bind open to other machines is named as in the line of the start."""
     async with aserve.Server(apps.hello, bind=["0.0.0.0:0", "127.0.0.1:0"]) as server:
         with control_of(server, str(tmp_path / "control")):
             status, _ = await ask(tmp_path / "control", ask="status")
             assert status["text"] == "serving on {} (all interfaces), {}".format(*server.urls)
 
 
-async def test_status(path):
-    """One row, of the process itself."""
+async def test_the_status_is_one_row(path):
     server, worker = await ask(path, ask="status")
     assert (
         server["text"].startswith("serving on http://127.0.0.1:")
@@ -56,15 +55,13 @@ async def test_status(path):
     )  # [] where the kernel does not tell
 
 
-async def test_stacks(path):
-    """Its threads."""
+async def test_stacks_are_of_its_threads(path):
     (found,) = await ask(path, ask="stacks")
     assert found["worker"] == 0 and "waiting for requests: " in found["text"]
 
 
 @pytest.mark.parametrize("question", ["reload", "recycle", "workers"])
 async def test_what_needs_a_supervisor(path, question):
-    """It says what to start."""
     assert await ask(path, ask=question) == [{"error": NO_WORKERS}]
 
 
@@ -75,8 +72,8 @@ async def test_a_caller_that_reads_late(path, monkeypatch):
     assert len(found["text"]) == 2_000_000
 
 
-async def test_balancers(tmp_path):
-    """The server itself is told, which health checks, pings and the agent's line follow."""
+async def test_balancers_orders_reach_the_server(tmp_path):
+    """The server itself is told, and health checks, pings and the agent's line follow."""
     async with aserve.Server(apps.hello, bind="127.0.0.1:0", threads=1) as server:
         with control_of(server, str(tmp_path / "control")):
             for wish, why in (("maint", "in maintenance by aserve balancers"), ("ready", "")):
@@ -85,8 +82,8 @@ async def test_balancers(tmp_path):
                 assert server.statistics().told_unready == why
 
 
-async def test_growth(tmp_path, monkeypatch):
-    """Its memory is looked at once a minute, and a process that grows and grows is told of."""
+async def test_growth_of_memory_is_told(tmp_path, monkeypatch):
+    """Its memory is looked at once a minute, and a growing process is told."""
     looks = []
 
     def memory_of(pid):
@@ -105,7 +102,7 @@ async def test_growth(tmp_path, monkeypatch):
 
 
 async def test_a_socket_that_nobody_has_asked_for(tmp_path, caplog):
-    """If it cannot be bound, a line says so, and the server serves."""
+    """If the socket cannot be bound, a line says so, and the server serves."""
     async with aserve.Server(apps.hello, bind="127.0.0.1:0", threads=1) as server:
         with control_of(server, str(tmp_path / "no" / "control"), logging.WARNING):
             pass

@@ -1,4 +1,4 @@
-"""Importing the app: which, and with what around it."""
+"""Importing the app: which, and its surroundings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ APP = "def app(environ, start_response):\n    start_response('200 OK', [])\n    
 
 
 def test_the_apps_surroundings(served, monkeypatch, tmp_path):
-    """Folder, variables and import path are those of the app, before it is imported."""
+    """Folder, variables and import path are the app's, before its import."""
     monkeypatch.setattr(sys, "path", sys.path[:])
     monkeypatch.delenv("SHOP", raising=False)
     (tmp_path / "in" / "lib").mkdir(parents=True)
@@ -33,7 +33,6 @@ def test_the_apps_surroundings(served, monkeypatch, tmp_path):
 
 
 def test_files_without_an_app(served, capsys, tmp_path):
-    """Files alone are served without the demo, and --check names them."""
     assert cli.main(["--static", "/=."]) == 0
     ((app, config),) = served
     assert app is nothing_here and config.static == (f"/={tmp_path}",) and "demo" not in capsys.readouterr().err
@@ -42,8 +41,7 @@ def test_files_without_an_app(served, capsys, tmp_path):
     assert told.startswith(f"app:     none (a function)\nstatic:  /={tmp_path}\ncompress: ") and "gzip\n" in told
 
 
-def test_mounts(served, capsys, tmp_path):
-    """The apps of mounts are imported, with the APP or without, and --check names all."""
+def test_mounts_are_imported_and_named(served, capsys, tmp_path):
     (tmp_path / "other.py").write_text((tmp_path / "hello.py").read_text())
     assert cli.main(["hello:app", "--mount", "/a=other:app"]) == cli.main(["--mount", "/=other"]) == 0
     (first, _), (second, _) = served
@@ -55,14 +53,13 @@ def test_mounts(served, capsys, tmp_path):
 
 
 def test_an_app_that_has_patched_threads(served, monkeypatch, capsys):
-    """That is one line and status 2, and nothing is served."""
     monkeypatch.setitem(sys.modules, "gevent.monkey", types.SimpleNamespace(is_module_patched=lambda name: True))
     assert cli.main(["hello:app"]) == 2 and served == []
     assert capsys.readouterr().err.startswith("aserve: error: the app has called gevent.monkey.patch_all()")
 
 
 def test_an_import_that_takes_long(served, monkeypatch, tmp_path):
-    """The log says what is imported, for how long, and at which line of the app, again and again; the app is served at its end."""
+    """The log tells the import, its time, and the line of the app, again and again; the app is served at its end."""
     told = []
     monkeypatch.setattr(apps, "SLOW_START_SECONDS", 0.01)
     monkeypatch.setattr(apps, "logger", types.SimpleNamespace(warning=lambda text, *values: told.append(text % values)))
@@ -115,8 +112,8 @@ def test_an_import_where_no_thread_starts(served, monkeypatch, tmp_path):
     ],
     ids=str,
 )
-def test_import_uwsgi(served, monkeypatch, tmp_path, flags, is_there):
-    """An app that takes `import uwsgi` for a sign of uWSGI finds it where uwsgi is spoken, or where it is asked for."""
+def test_import_uwsgi_works_where_uwsgi_is_spoken(served, monkeypatch, tmp_path, flags, is_there):
+    """An app that takes `import uwsgi` for a sign of uWSGI finds it where uwsgi is spoken, or where asked for."""
     monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if not type(f).__module__.startswith("aserve")])
     monkeypatch.delitem(sys.modules, "uwsgi", raising=False)
     name = f"asks_{is_there}_{len(flags)}"
@@ -143,7 +140,7 @@ def test_this_hosts_alone(served, capsys, flags, monkeypatch):
 
 
 def test_the_apps_traceback_comes_first(served, capsys, tmp_path):
-    """When the app raises, its traceback is shown, then our line; the status is not that of a mistake, as the next start may succeed."""
+    """A failing app's traceback is shown, then our line; the status is not a mistake's, as the next start may succeed."""
     (tmp_path / "hello.py").write_text("1 / 0\n")
     assert cli.main(["hello"]) == 1
     lines = capsys.readouterr().err.splitlines()

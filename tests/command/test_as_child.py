@@ -43,7 +43,7 @@ def test_in_a_worker(supervised, served, capsys, monkeypatch):
 
 
 def test_in_a_mold(supervised, served, capsys, monkeypatch):
-    """It imports the app as no worker; each worker that it forks then has a name of its own."""
+    """A mold imports the app as no worker; each worker forked by it then has its own name."""
     monkeypatch.setattr(sys, "meta_path", sys.meta_path[:])
     plan = Plan(Config(workers=4, preload=True, uwsgi_module="on"), "hello:app")
     mold = Role(MOLD, 1, plan, CHANNEL, (), None, supervisor_pid=4242)
@@ -66,7 +66,7 @@ def test_in_a_mold(supervised, served, capsys, monkeypatch):
 
 
 def test_the_end_of_a_worker_from_a_mold(supervised, served, monkeypatch):
-    """Extensions know it as that worker, and not as the mold that it was."""
+    """Extensions know it as that worker, and not as the former mold."""
     mold = Role(MOLD, 1, Plan(Config(workers=2, preload=True), "hello:app"), CHANNEL, (), None, supervisor_pid=4242)
     ends = []
     monkeypatch.setattr(as_child, "on_life", lambda event, context: ends.append((event, context.role)))
@@ -77,7 +77,7 @@ def test_the_end_of_a_worker_from_a_mold(supervised, served, monkeypatch):
 
 
 def test_files_of_the_app(supervised, served, monkeypatch, tmp_path):
-    """A worker knows where what the app counts is to be, before the app is imported; one from a mold, after the fork."""
+    """A worker knows the folder of the app's counts before the app's import; one from a mold, after the fork."""
     named = []
     monkeypatch.setattr(
         app_files,
@@ -92,8 +92,8 @@ def test_files_of_the_app(supervised, served, monkeypatch, tmp_path):
     assert named == [((str(tmp_path), "w3", ""), False, True), ((str(tmp_path), "w4", ""), True, True)]
 
 
-def test_a_trial(supervised, served, monkeypatch, tmp_path):
-    """It becomes a worker, for the settings of now."""
+def test_a_trial_becomes_a_worker(supervised, served, monkeypatch, tmp_path):
+    """A trial becomes a worker, for the present settings."""
     ours, theirs = Channel.pair()
     monkeypatch.setenv("ASERVE_TRIAL", str(os.dup(theirs.fileno())))
     assert cli.main(["hello:app", "--workers", "4"]) == 7
@@ -108,7 +108,6 @@ def test_a_trial(supervised, served, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("argv", [["--thred", "3"], ["--workers", "x"], ["--threads", "3"]])
 def test_a_trial_with_settings_that_are_wrong(supervised, monkeypatch, argv, capsys):
-    """It tells the supervisor, and nobody else."""
     ours, theirs = Channel.pair()
     monkeypatch.setenv("ASERVE_TRIAL", str(os.dup(theirs.fileno())))
     theirs.close()

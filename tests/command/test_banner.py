@@ -1,4 +1,4 @@
-"""What the command says of itself; its --version and --check are tested with it, in test_cli.py."""
+"""The command's own words; its --version and --check are tested with it, in test_cli.py."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from aserve.features import Config
 
 
 @pytest.mark.parametrize("found", [None, "/usr/bin/aserve"])
-def test_command(monkeypatch, found):
-    """Hints name what can be typed."""
+def test_the_command_in_hints_can_be_typed(monkeypatch, found):
     monkeypatch.setattr(banner.shutil, "which", lambda name: found)
     monkeypatch.setattr(sys, "executable", "/venv/bin/python")
     assert banner.command() == ("aserve" if found else "/venv/bin/aserve")
@@ -33,14 +32,13 @@ def test_command(monkeypatch, found):
         ("fd:3", "fd:3"),
     ],
 )
-def test_describe(bind, shown):
-    """--check says where it would listen."""
+def test_check_tells_where_it_would_listen(bind, shown):
     text = banner.describe(Config(bind=bind), apps.hello, "a:hello")
     assert f"bind:    {shown}\n" in text and text.startswith("app:     a:hello (a function)\n")
 
 
 class Terminal(io.StringIO):
-    """A stream that a person looks at."""
+    """A stream for a person."""
 
     def isatty(self):
         return True
@@ -133,7 +131,7 @@ def test_what_a_banner_says(settings, spec, lines):
     ],
 )
 def test_which_way_requests_take(monkeypatch, settings, language):
-    """The first line says whether C serves plain requests, and which setting is the reason why Python does."""
+    """The first line tells whether C serves plain requests, and the deciding setting if Python does."""
     if sys.platform != "linux" or sys.implementation.name != "cpython":
         pytest.skip("Python serves all requests here, whatever the settings are")
     monkeypatch.setattr(banner, "find_spec", lambda name: None if name == "uvloop" else object())
@@ -150,6 +148,5 @@ def test_the_page_has_each_reason():
 
 
 def test_the_workers_of_a_check():
-    """They are said where there are any."""
     assert "\nworkers: 4\nthreads: 32\n" in banner.describe(Config(workers=4), apps.hello, "a:hello")
     assert "workers" not in banner.describe(Config(), apps.hello, "a:hello")

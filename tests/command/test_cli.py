@@ -1,4 +1,4 @@
-"""The command: exit statuses, one-line errors, and what reaches the server."""
+"""The command: exit statuses, one-line errors, and the server's arguments."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ APP = "def app(environ, start_response):\n    start_response('200 OK', [])\n    
 
 
 def run(*argv, cwd=None, **environ):
-    """Run the installed command in a process of its own."""
+    """Run the installed command in its own process."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("ASERVE_")}
     return run_command(*argv, env={**env, **environ}, cwd=cwd)
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO], ids=["a lack", "another fault"])
 def test_what_the_surroundings_lack(monkeypatch, capsys, number):
-    """It is one line, and not a mistake in what was typed; other faults are told whole."""
+    """A lack is one line, and not a mistake in the typed words; other faults are told whole."""
 
     def fail(args, is_check):
         raise OSError(number, os.strerror(number))
@@ -46,7 +46,7 @@ def test_what_the_surroundings_lack(monkeypatch, capsys, number):
     assert capsys.readouterr().err.startswith("aserve: error: too many open files: `ulimit -n` is ")
 
 
-# What is served
+# Serving
 
 
 def test_no_app_is_the_demo(served):
@@ -64,13 +64,13 @@ def test_app_and_flags(served):
 
 
 def test_serving_knows_no_textual():
-    """Only who looks pays for the screen."""
+    """Only the screen's users pay for it."""
     code = "import sys, aserve.command.cli; sys.exit(any(name.split('.')[0] in ('textual', 'rich') for name in sys.modules))"
     assert subprocess.run([sys.executable, "-Ic", code], check=False).returncode == 0
 
 
 def test_what_keeps_the_process_is_told_last(served, monkeypatch):
-    """When the server has stopped, or the app could not be imported, what keeps the process is looked for, and bounded."""
+    """When the server has stopped, or the app could not be imported, things that keep the process are looked for, and bounded."""
     monkeypatch.setattr(outcome.exits, "bound_exit", served.append)
     cli.main([])
     assert served[1:] == [0]
@@ -87,13 +87,11 @@ def test_argv_is_the_default(served, monkeypatch):
 
 @pytest.mark.parametrize("flags", [(), ("--check",)])
 def test_a_user_who_is_not_there(served, capsys, flags):
-    """That is one line and status 2, also for --check."""
     assert cli.main(["hello:app", "--user", "no-such-user", *flags]) == 2 and served == []
     assert capsys.readouterr().err.startswith("aserve: error: --user 'no-such-user': there is no such user")
 
 
-def test_certificates(served, authority, capsys):
-    """Flags of TLS reach the server; of the repeatable one all."""
+def test_flags_of_certificates_reach_the_server(served, authority, capsys):
     files = [f"--{name}={path}" for name, path in authority.issue("localhost")._asdict().items()]
     other = authority.issue("other.org")
     sni = [f"--sni={name}={other.certificate}:{other.key}" for name in ("other.org", "*.other.org")]
@@ -102,12 +100,11 @@ def test_certificates(served, authority, capsys):
     assert config.bind == ("https://:1",) and len(config.sni) == 2
 
 
-# What is said
+# Messages
 
 
 @pytest.mark.parametrize("flags", [[], ["--check"]])
 def test_certificates_that_cannot_be_used(served, tmp_path, capsys, flags):
-    """One line, exit status 2, before the app is imported."""
     (tmp_path / "hello.py").write_text("raise RuntimeError")
     assert cli.main(["hello:app", "--bind=https://:1", "--certificate=none.pem", *flags]) == 2
     missing = tmp_path / "none.pem"
@@ -117,8 +114,7 @@ def test_certificates_that_cannot_be_used(served, tmp_path, capsys, flags):
     assert not served
 
 
-def test_help(served, capsys):
-    """--help shows every flag, with its default."""
+def test_help_shows_every_flag(served, capsys):
     with pytest.raises(SystemExit) as caught:
         cli.main(["--help"])
     assert caught.value.code == 0
@@ -130,7 +126,7 @@ def test_help(served, capsys):
 
 @pytest.mark.checkout
 def test_every_flag_that_is_named_exists():
-    """No message, comment or page of ours sends the user to a flag that is not there."""
+    """No message, comment or page of ours sends the user to an unknown flag."""
     flags = {
         "--config",
         "--check",

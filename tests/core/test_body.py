@@ -86,7 +86,7 @@ def test_the_file_object(memory_bytes):
 
 
 def test_nothing_is_left_on_disk(tmp_path, monkeypatch):
-    """The spooled file has no name while it lives, and no descriptor once it is closed."""
+    """The spooled file has no name while alive, and no descriptor once closed."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     body = BufferedBody(1, False)
     body.feed(b"xy")
@@ -99,7 +99,7 @@ def test_nothing_is_left_on_disk(tmp_path, monkeypatch):
 
 
 def test_all_of_it_beside_a_reader():
-    """The octets of a body in memory are there while a worker reads, which notices nothing."""
+    """The octets of a body in memory are there while a worker reads, undisturbed."""
     body = BufferedBody(100, False)
     body.feed(TEXT)
     file = body.open()
@@ -116,7 +116,7 @@ def test_an_app_may_close_its_input():
 
 
 def test_a_full_disk_is_an_error(monkeypatch, caplog):
-    """What the file system says is in the log, and the client may come again."""
+    """The file system's words are in the log, and the client may come again."""
 
     def full(**_):
         raise OSError(28, "No space left on device")
@@ -133,7 +133,7 @@ def test_a_full_disk_is_an_error(monkeypatch, caplog):
     ("octets", "files", "length", "status"), [(20, 1, 20, 0), (20, 1, 21, 413), (20, 0, 11, 503), (10, 9, 11, 413)]
 )
 def test_the_budget_of_all_bodies(octets, files, length, status):
-    """What goes to the disk is counted, and refused where it finds no room; closed, it counts no longer."""
+    """Octets on the disk are counted, and refused without room; a closed body counts no longer."""
     space = BodySpace(Budget(octets), Budget(files), "aserve-test-")
     body = BufferedBody(10, False, space)
     if status:
@@ -166,7 +166,7 @@ def test_what_others_have_is_missing():
 
 
 def test_a_disk_that_takes_a_piece_in_parts(monkeypatch):
-    """A write that is cut short goes on; nothing is left in a buffer, where a full disk would be found by the app."""
+    """A shortened write goes on; nothing is left in a buffer, where the app would meet a full disk."""
     body = BufferedBody(1, False)
     body.feed(b"ab")
     file = body._spool.file
@@ -206,7 +206,7 @@ def live(*pieces, is_complete=True, high_bytes=1 << 16):
 
 
 def test_a_live_body_is_its_own_file_object():
-    """What the app gets is the body itself; it counts what has come."""
+    """The app gets the body itself, which counts its received octets."""
     body = LiveBody(10, True)
     assert body.open() is body and body.is_live and body.is_chunked
     body.feed(b"abc")
@@ -227,13 +227,12 @@ def test_a_live_body_is_its_own_file_object():
         ((14,), TEXT),
     ],
 )
-def test_read(size, expected):
-    """`read` returns what was asked for, fewer only at the end."""
+def test_read_returns_as_much_as_asked(size, expected):
+    """`read` returns the asked number of octets, fewer only at the end."""
     assert live(TEXT).read(*size) == expected
 
 
-def test_read_on():
-    """Reads follow one another to the end, and then return nothing for ever."""
+def test_reads_go_on_to_the_end():
     body = live(TEXT[:6], TEXT[6:])
     assert [body.read(5) for _ in range(4)] == [TEXT[:5], TEXT[5:10], TEXT[10:], b""]
     assert body.read() == body.readline() == b"" and body.readlines() == []
@@ -252,8 +251,7 @@ def test_read_on():
         ((5,), b"one\n"),
     ],
 )
-def test_readline(size, expected):
-    """`readline` ends behind the first LF, or at the size."""
+def test_readline_ends_behind_the_first_lf(size, expected):
     assert live(TEXT).readline(*size) == expected
 
 
@@ -266,14 +264,12 @@ def test_the_last_line_needs_no_end():
 @pytest.mark.parametrize(
     ("hint", "count"), [((), 4), ((-1,), 4), ((None,), 4), ((0,), 4), ((1,), 1), ((4,), 1), ((5,), 2)]
 )
-def test_readlines(hint, count):
-    """`readlines` stops once the lines so far reach the hint, as io does."""
+def test_readlines_stops_at_the_hint(hint, count):
     lines = [b"one\n", b"two\n", b"\n", b"four"]
     assert live(TEXT).readlines(*hint) == lines[:count]
 
 
-def test_iteration():
-    """A body is an iterator of its lines."""
+def test_iteration_gives_the_lines():
     assert list(live(TEXT)) == [b"one\n", b"two\n", b"\n", b"four"]
 
 
@@ -289,7 +285,7 @@ def test_what_has_come_can_be_read_before_an_error():
 
 
 def test_a_refused_body():
-    """The same when we refuse the rest; what the client is to be told is kept, unless the body was complete."""
+    """A refused rest does the same; the client's answer is kept, unless the body was complete."""
     why = RequestRefused(413, "too large")
     body = live(b"ab", is_complete=False)
     body.refuse(why)
@@ -324,7 +320,7 @@ def test_on_wanted_of_two_readers():
     calls = []
 
     class Shared(LiveBody):
-        """What is asked by `on_wanted` is asked by the other thread as soon as this one has looked."""
+        """A question of `on_wanted` is asked by the other thread as soon as this one has looked."""
 
         looks = [lambda: calls.append(1)]
         on_wanted = property(lambda self: self.looks.pop() if self.looks else None, lambda self, value: None)
@@ -359,8 +355,8 @@ def test_without_on_low_nobody_is_told():
     body.close()
 
 
-def test_close_drops():
-    """After close, what is here and what still comes is dropped, and never makes it full."""
+def test_close_drops_all_octets():
+    """After close, present and later octets are dropped, and never fill the body."""
     body = live(b"x" * 20, is_complete=False, high_bytes=10)
     calls = []
     body.on_low = lambda: calls.append(1)
@@ -374,11 +370,11 @@ def test_close_drops():
     assert calls == [1]
 
 
-# LiveBody, fed while it is read
+# LiveBody, fed while read
 
 
 class Feeder(threading.Thread):
-    """Feeds one piece each time it is asked; then says that it is the end, or what went wrong."""
+    """Feeds one piece each time when asked; then tells the end, or the fault."""
 
     def __init__(self, body, pieces, error=None):
         super().__init__(daemon=True)
@@ -411,7 +407,7 @@ class Feeder(threading.Thread):
     ],
 )
 def test_a_reader_waits(read, expected):
-    """Whatever is read, it waits until it can be answered in full."""
+    """A reader waits until its answer is full, whatever the call."""
     body = LiveBody(1 << 16, False)
     feeder = Feeder(body, [TEXT[at : at + 1] for at in range(len(TEXT))])
     assert read(body) == expected
@@ -419,7 +415,7 @@ def test_a_reader_waits(read, expected):
 
 
 def test_a_reader_that_must_not_wait():
-    """It gets what has come, and is asked before it waits."""
+    """Such a reader gets the present octets, and is asked before it waits."""
     body = live(b"abc", is_complete=False)
     body.before_wait = lambda called: 1 / 0
     assert body.read(2) == b"ab"
@@ -428,7 +424,7 @@ def test_a_reader_that_must_not_wait():
 
 
 def test_a_reader_in_a_child(monkeypatch):
-    """A process that the app has forked gets what has come; what comes later it would wait for in vain."""
+    """A forked process gets the present octets; it would wait for later ones in vain."""
     body = LiveBody(1 << 16, False)
     body.feed(b"abc")
     monkeypatch.setattr(body_module, "forked", [None])
@@ -439,7 +435,7 @@ def test_a_reader_in_a_child(monkeypatch):
 
 @pytest.mark.parametrize("pieces", [[], [b"ab"]])
 def test_a_waiting_reader_meets_the_error(pieces):
-    """A client that leaves wakes the reader that waits for it."""
+    """A leaving client wakes the waiting reader."""
     body = LiveBody(1 << 16, False)
     feeder = Feeder(body, pieces, error="gone")
     with pytest.raises(ClientDisconnected, match="gone"):
@@ -462,7 +458,7 @@ def _end(body):
     ],
 )
 def test_two_readers_wait(wait_until, end, found):
-    """An app may read in two threads: each of them meets the end, with what the other has left."""
+    """An app may read in two threads: each meets the end, with the other's rest."""
     body, read = LiveBody(1 << 16, False), []
 
     def reader():
@@ -484,7 +480,7 @@ def test_two_readers_wait(wait_until, end, found):
 @pytest.mark.parametrize("high_bytes", [0, 1, 10])
 @pytest.mark.parametrize("size", [25, -1])
 def test_a_read_larger_than_the_mark_does_not_deadlock(high_bytes, size):
-    """Who wants more than the mark raises it: the client is read until the read is answered."""
+    """A read beyond the mark raises it: the client is read until the read is answered."""
     body = LiveBody(high_bytes, False)
     asked = threading.Semaphore(0)
     body.on_wanted = body.on_low = asked.release
@@ -506,7 +502,7 @@ def test_a_read_larger_than_the_mark_does_not_deadlock(high_bytes, size):
 
 
 class Searched(bytearray):
-    """Counts the octets among which it looked for a line's end."""
+    """Counts the octets searched for a line's end."""
 
     count = 0
 
@@ -516,7 +512,7 @@ class Searched(bytearray):
 
 
 class FedByWaiting:
-    """In place of the condition: who waits for more feeds it."""
+    """In place of the condition: a wait for more feeds it."""
 
     def __init__(self, feed):
         self.wait = feed
@@ -531,7 +527,7 @@ class FedByWaiting:
 
 @pytest.mark.parametrize("size", [-1, 1 << 20])
 def test_a_long_line_is_searched_once(size):
-    """However often a reader is woken within one line, each octet is looked at once."""
+    """Each octet is looked at once, however often a reader is woken within one line."""
     body = LiveBody(1 << 16, False)
     body._buffer = Searched()
     pieces = [b"x" * 1000] * 200 + [b"\nrest"]
@@ -542,7 +538,7 @@ def test_a_long_line_is_searched_once(size):
 
 
 def test_a_full_body_without_on_low_waits_for_more():
-    """A reader that wants more than the mark also waits when nobody pauses the client."""
+    """A reader beyond the mark also waits when nobody pauses the client."""
     body = LiveBody(1, False)
     body.feed(b"ab")
     feeder = Feeder(body, [b"c"])

@@ -1,4 +1,4 @@
-"""What large bodies may take, all together: up to the limit, exactly counted, and told when it is used up."""
+"""Limits of all large bodies together: exactly counted, and told when used up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aserve.core.incident import CALM_SECONDS
 
 
 def test_up_to_the_limit():
-    """What is over the limit is not taken, unless it must be."""
+    """Nothing over the limit is taken, unless it must be."""
     budget = Budget(100)
     assert budget.reserve(60) and budget.reserve(40) and not budget.reserve(1)
     assert budget.reserve(50, is_forced=True) and budget.count == 150
@@ -30,13 +30,12 @@ def test_up_to_the_limit():
     assert budget.refused_count == 2
 
 
-def test_nothing():
-    """0: there is room for nothing."""
+def test_nothing_fits_into_a_budget_of_zero():
     assert not Budget(0).reserve(1)
 
 
 def test_workers_count_at_once():
-    """What several threads take and give back comes out even."""
+    """Gains and returns of several threads come out even."""
     budget = Budget(1000)
 
     def work():
@@ -52,8 +51,8 @@ def test_workers_count_at_once():
     assert budget.count == 0
 
 
-def test_told_once(caplog):
-    """One line when there is no room, another when there has been for some seconds; then it may begin again."""
+def test_a_lack_is_told_once(caplog):
+    """One line at the lack of room, another after some seconds with room; then it may begin again."""
     budget = Budget(10, "used up", "free again")
     budget.reserve(8)
     assert lines(caplog) == []
@@ -74,7 +73,7 @@ def test_told_once(caplog):
 
 
 def test_more_than_there_ever_is(caplog):
-    """What could never be had is not missing for ever: the shortage ends, and the next is told."""
+    """An impossible amount is not missing for ever: the shortage ends, and the next is told."""
     budget = Budget(5, "used up", "free again")
     assert not budget.reserve(6)
     for _ in range(CALM_SECONDS + 2):
@@ -83,7 +82,7 @@ def test_more_than_there_ever_is(caplog):
 
 
 def test_room_that_comes_back_as_it_is_looked_for():
-    """A body that is refused has taken nothing, whoever gives back meanwhile."""
+    """A refused body has taken nothing, whoever gives back meanwhile."""
     space = BodySpace(Budget(10), Budget(2), "aserve-test-")
     space.octets.reserve(10)
     space.octets.has_room = lambda count: space.octets.release(10)  # False, and then there is
@@ -121,7 +120,7 @@ def test_dropped_while_the_lock_is_held():
 
 @pytest.fixture
 def waits(monkeypatch):
-    """How long they wait: waits(moving, longest), in seconds."""
+    """The length of waits: waits(moving, longest), in seconds."""
 
     def set_seconds(moving, longest):
         monkeypatch.setattr(budgets_module, "MOVING_SECONDS", moving)
@@ -132,7 +131,7 @@ def waits(monkeypatch):
 
 
 def test_memory_that_is_given_back_soon(waits):
-    """Who waits has it then; and so has who waits behind, if there is room for both."""
+    """The waiting one has it then; and so has the next, if there is room for both."""
     memory = MemoryBudget(100)
     large, small, halves = bytes(90), bytes(10), (bytes(50), bytearray(50))
     assert memory.reserve_body(large, is_patient=True) and memory.reserve_body(small, is_patient=True)
@@ -149,7 +148,7 @@ def test_memory_that_is_given_back_soon(waits):
 
 
 def test_memory_that_nobody_gives_back(waits):
-    """Nobody has read anything, or not for long enough, or not enough of it in time: then there is none."""
+    """Without a reader, or not for long enough, or not enough in time, there is none."""
     memory = MemoryBudget(100)
     memory.reserve(100)
     assert not memory.reserve_body(bytes(1), is_patient=True)
@@ -170,7 +169,7 @@ def test_memory_that_will_never_do(waits):
 
 
 def test_an_object_is_counted_once():
-    """However many responses send it, it takes its memory once, and as long as one of them does; what is only equal takes its own."""
+    """An object takes its memory once for all responses, as long as one sends it; an equal one takes its own."""
     memory = MemoryBudget(100)
     page, equal = b"x" * 60, bytes(bytearray(b"x" * 60))
     assert memory.reserve_body(page) and memory.reserve_body(page) and memory.reserve_body(page, is_patient=True)
@@ -188,7 +187,7 @@ def test_an_object_is_counted_once():
 
 
 def test_an_object_that_another_response_brings(waits):
-    """Who waits for room goes on as soon as its object is counted for another response."""
+    """A waiter for room goes on as soon as its object is counted for another response."""
     memory, page = MemoryBudget(100), bytes(60)
     memory.reserve(100)
     memory.release(1)
@@ -215,7 +214,7 @@ def counts(space):
 
 
 def test_a_file_is_counted_while_it_is_open(space):
-    """What it may grow to and its descriptor are counted once, until it is closed; twice closed is once."""
+    """Its possible size and its descriptor are counted once, until the close; closed twice is once."""
     file = SpoolFile(space)
     assert counts(space) == (0, 0)
     assert file.reserve(10) and file.reserve(30) and file.reserve(20)
@@ -231,7 +230,7 @@ def test_a_file_is_counted_while_it_is_open(space):
 
 
 def test_no_room_on_the_disk(space):
-    """What does not fit is not counted, nor is a file for it; what others leave may be had."""
+    """A refused size is not counted, nor is a file for it; the rest may be had."""
     one, other = SpoolFile(space), SpoolFile(space)
     assert one.reserve(60) and not other.has_room(41) and not other.reserve(41)
     assert counts(space) == (60, 1)
@@ -242,7 +241,7 @@ def test_no_room_on_the_disk(space):
 
 
 def test_no_room_for_a_file(space):
-    """More files than the limit are not made, and their octets are not counted; one that is there may grow."""
+    """Files over the limit are not made, and their octets are not counted; a present one may grow."""
     files = [SpoolFile(space) for _ in range(3)]
     assert files[0].reserve(1) and files[1].reserve(1)
     assert not files[2].has_room(1) and not files[2].reserve(1)
@@ -257,7 +256,7 @@ def test_no_room_for_a_file(space):
 
 @pytest.mark.parametrize("is_open", [False, True])
 def test_a_forgotten_file(space, is_open):
-    """What nobody closes counts until it is garbage, and no longer."""
+    """A forgotten file counts until it is garbage, and no longer."""
     file = SpoolFile(space)
     file.reserve(100)
     if is_open:
@@ -316,7 +315,7 @@ def test_a_body_is_looked_at_before_it_comes(bodies):
     ],
 )  # fmt: skip
 def test_what_the_system_says(bodies, caplog, number, status):
-    """What passes is 503, and what somebody must mend is 500; the log has it once for as long as it goes on."""
+    """A passing lack is 503, and a lasting one is 500; the log has it once for its whole duration."""
     for _ in range(3):
         assert bodies.refuse_fault(OSError(number, os.strerror(number))).status == status
     assert len(lines(caplog)) == 1

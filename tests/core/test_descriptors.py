@@ -1,4 +1,4 @@
-"""Which descriptors are open; test_forks.py and tests/processes have what follows from that."""
+"""Open descriptors; test_forks.py and tests/processes have the effects."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from aserve.core import descriptors
 from aserve.core.descriptors import accept, close_all, is_open, list_open
 
 
-def test_is_open():
-    """A number is, as long as something has it."""
+def test_a_number_in_use_is_open():
     read, write = os.pipe()
     assert is_open(read) and is_open(write)
     close_all([read, write])
@@ -22,8 +21,8 @@ def test_is_open():
 
 
 @pytest.mark.parametrize("open_max", [None, -1, 1 << 20, 512], ids=["listed", "unlimited", "many", "few"])
-def test_list_open(monkeypatch, open_max):
-    """All are found, also where there is no /proc; then those too that are known, beyond the numbers that are tried."""
+def test_all_open_descriptors_are_listed(monkeypatch, open_max):
+    """All are found, also without /proc; then also known ones beyond the tried numbers."""
     high = os.dup2(0, 1000)
     if open_max is not None:
         monkeypatch.setattr(descriptors, "FOLDERS", ("/no/such",))
@@ -34,7 +33,7 @@ def test_list_open(monkeypatch, open_max):
 
 
 def test_connections_are_above_the_standard_descriptors():
-    """The number of one that the app has closed stays free, and the connection works."""
+    """The number of a standard descriptor closed by the app stays free, and the connection works."""
     with (
         socket.create_server(("127.0.0.1", 0)) as listening,
         socket.create_connection(listening.getsockname()) as client,

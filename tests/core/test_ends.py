@@ -16,7 +16,7 @@ from aserve.core.exchange import Exchange
 
 
 class Batches:
-    """A reader that keeps what it is told."""
+    """A reader that keeps its batches."""
 
     def __init__(self):
         self.told, self.refused = [], []
@@ -37,7 +37,7 @@ class Batches:
 
 
 def new_exchange(code=200, sent_bytes=0, **other):
-    """Return one that ends."""
+    """Return an ending exchange."""
     exchange = Exchange("", 0)
     exchange.connection = FakeConnection()
     exchange.response = types.SimpleNamespace(code=code, sent_bytes=sent_bytes, head=b"X: y")
@@ -47,7 +47,7 @@ def new_exchange(code=200, sent_bytes=0, **other):
 
 
 def test_one_by_one():
-    """While nothing waits to be done, each is told at once, to every reader; one without a response, too."""
+    """While nothing waits, each is told at once, to every reader; one without a response, too."""
     first, second = Batches(), Batches()
     ends = Ends([first.reader, second.reader])
     ends.write(new_exchange(204, 5))
@@ -55,8 +55,8 @@ def test_one_by_one():
     assert first.told == second.told == [[(204, 5)], [(0, 0)]]
 
 
-def test_together(monkeypatch):
-    """While jobs wait, ends wait, too, up to as many as a batch of the lane; or until the last job is done."""
+def test_ends_wait_together_while_jobs_wait(monkeypatch):
+    """While jobs wait, ends wait, too, up to a batch of the lane; or until the last job is done."""
     monkeypatch.setattr(core_ends, "_LONGEST", 60.0)  # however slow this machine is
     reader, waiting = Batches(), ["a job"]
     ends = Ends([reader.reader], waiting)
@@ -73,7 +73,7 @@ def test_together(monkeypatch):
 
 @pytest.mark.parametrize(("took", "may_wait", "is_told"), [(0.4, True, False), (0.6, True, True), (0.4, False, True)])
 def test_until_requests_cease(monkeypatch, took, may_wait, is_told):
-    """One of the lane that was quick waits, though no job does: `flush` is called behind it. Others have nobody who would."""
+    """A quick one of the lane waits, though no job does: `flush` is called behind it. Others have nobody for that."""
     monkeypatch.setattr(core_ends, "_monotonic", lambda: 100.0)
     reader = Batches()
     ends = Ends([reader.reader], soon=0.5)
@@ -84,7 +84,7 @@ def test_until_requests_cease(monkeypatch, took, may_wait, is_told):
 
 
 def test_not_for_long(monkeypatch):
-    """With --threads 0 nobody looks while jobs are done one after another: who ends one later than a second tells of all."""
+    """With --threads 0 nobody looks while jobs are done in turn: an end later than a second tells all."""
     now = 100.0
     monkeypatch.setattr(core_ends, "_monotonic", lambda: now)
     reader = Batches()
@@ -95,7 +95,7 @@ def test_not_for_long(monkeypatch):
 
 
 class AtOnce:
-    """A reader that is told of each end at once."""
+    """A reader told of each end at once."""
 
     def __init__(self):
         self.codes, self.refused = [], []
@@ -109,7 +109,7 @@ class AtOnce:
 
 
 def test_one_that_is_told_at_once():
-    """Whatever waits; those that wait are told before a refusal."""
+    """Whatever waits; waiting ones are told before a refusal."""
     reader, at_once = Batches(), AtOnce()
     ends = Ends([at_once.reader(), reader.reader], ["a job"])
     ends.write(new_exchange())
@@ -128,8 +128,7 @@ def test_nothing_is_kept_for_nobody():
 
 
 @pytest.mark.parametrize(("asks", "head"), [(True, b"X: y"), (False, b"")])
-def test_the_head(asks, head):
-    """Only who asks for it has it kept."""
+def test_the_head_is_kept_if_asked(asks, head):
     told = []
     Ends([Reader(told.append)], wants_head=asks).write(new_exchange())
     assert told[0][0][-1] == head
@@ -137,7 +136,7 @@ def test_the_head(asks, head):
 
 @pytest.mark.parametrize(("seconds", "codes"), [(1.9, [[], []]), (2.0, [[200], []]), (3.0, [[200], [200]])])
 def test_those_that_are_slow(monkeypatch, seconds, codes):
-    """They are told at once, while their response is there, to what asks for requests that have taken so long; others wait."""
+    """Slow ones are told at once, with their response, to a reader of slow requests; others wait."""
     monkeypatch.setattr(core_ends, "_monotonic", lambda: 100.0)
     reader, slow, slower = Batches(), AtOnce(), AtOnce()
     ends = Ends([reader.reader, slow.reader(2.0), slower.reader(3.0)], ["a job"])
@@ -146,7 +145,7 @@ def test_those_that_are_slow(monkeypatch, seconds, codes):
 
 
 def test_a_reader_that_hangs(monkeypatch):
-    """Others go on meanwhile, and it is told of theirs; but where very many wait, they wait, too."""
+    """Others go on meanwhile, and their ends are told; very many wait, too."""
     monkeypatch.setattr(core_ends, "_TOO_MANY", 3)
     is_in, may_go, told = threading.Semaphore(0), threading.Semaphore(0), []
 
@@ -170,7 +169,7 @@ def test_a_reader_that_hangs(monkeypatch):
 
 
 @pytest.mark.parametrize("step", range(14))
-def test_two_threads(step):
+def test_two_threads_lose_no_end(step):
     """Whatever step of a flush another thread's end comes at, none is lost, none comes twice, and they stay in order."""
     reader, steps, failures, others = Batches(), [], [], []
     ends = Ends([reader.reader], ["a job"])
@@ -192,7 +191,7 @@ def test_two_threads(step):
 
     for number in (0, 1, 2):
         ends.write(new_exchange(number))
-    before = sys.gettrace()  # who measures what tests reach goes on afterwards
+    before = sys.gettrace()  # a measure of the tests' reach goes on afterwards
     sys.settrace(lambda frame, *_: trace if frame.f_code is Ends.flush.__code__ else None)
     try:
         ends.flush()
@@ -202,7 +201,7 @@ def test_two_threads(step):
 
 
 class NativeEnds:
-    """Those of plain requests."""
+    """Ends of plain requests."""
 
     def __init__(self, ends):
         self.batch, self.counted, self._ends = None, [], ends
@@ -222,7 +221,7 @@ class NativeEnds:
 
 
 class Log(Batches):
-    """A reader for which lines are made elsewhere."""
+    """A reader whose lines are made elsewhere."""
 
     program = ("a program",)
 
@@ -235,7 +234,7 @@ class Log(Batches):
 
 
 class Numbers(Batches):
-    """A reader for which is counted elsewhere."""
+    """A reader whose counts are made elsewhere."""
 
     places, thread_seconds = (1,), 7.0
 
@@ -251,8 +250,8 @@ class Numbers(Batches):
         return super().reader._replace(counting=self)
 
 
-def test_plain_requests(monkeypatch):
-    """The log is told of them in their order, the counters of the others only: what is counted there is added."""
+def test_plain_requests_are_told_in_order(monkeypatch):
+    """The log is told of them in order, the counters of the rest only: counts made elsewhere are added."""
     monkeypatch.setattr(core_ends, "_LONGEST", 60.0)
     log, counters = Log(), Numbers()
     ends = Ends([log.reader, counters.reader], ["a job"])
@@ -298,7 +297,7 @@ def test_two_that_read_what_c_has_counted():
 
 
 def test_what_counts_is_told_first():
-    """It does not wait for a disk."""
+    """Counting does not wait for a disk."""
     told = []
     numbers = Numbers()
     numbers.write = lambda ended: told.append("numbers")

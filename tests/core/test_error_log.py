@@ -1,4 +1,4 @@
-"""Messages on standard error: no thread waits for its reader, and what is lost is counted and reported."""
+"""Messages on standard error: no thread waits for its reader, and lost lines are counted and reported."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def read_all(reader):
 
 
 def test_a_reader_that_stops(reader, log):
-    """Lines wait up to a limit; further ones are lost, and their number follows those that have waited."""
+    """Lines wait up to a limit; further ones are lost, and their number follows the waiting ones."""
     written = fill(log)
     say(log, f"{LINE}\n{LINE}")
     assert on_second() == 3
@@ -96,14 +96,14 @@ def test_a_reader_that_stops(reader, log):
 
 
 def test_what_waits_is_bounded(log):
-    """By its length, whatever it is."""
+    """The bound is a length, whatever waits."""
     fill(log)
     say(log, "%s", "y" * MAX_WAITING)
     assert sum(map(len, log._lines)) <= MAX_WAITING
 
 
 def test_the_end_of_a_process(reader, log, monkeypatch):
-    """A reader that is behind gets a moment; one that has gone gets none."""
+    """A slow reader gets a moment; a gone one gets none."""
     fill(log)
     end_error_log()
     assert log._lines
@@ -118,8 +118,7 @@ def test_the_end_of_a_process(reader, log, monkeypatch):
     assert log._lines and log._lost_count
 
 
-def test_a_child(reader, log):
-    """It does not write what waits in its parent."""
+def test_a_child_writes_none_of_its_parents_lines(reader, log):
     fill(log)
     reader.read()
     pid = os.fork()
@@ -143,7 +142,7 @@ def test_a_child_of_a_process_with_another_target(reader, monkeypatch):
 
 
 def test_standard_error_that_is_replaced(reader, log, monkeypatch):
-    """The one of this process goes to what is there now."""
+    """This process's log goes to the present standard error."""
     monkeypatch.setattr(sys, "stderr", reader.stream)  # pytest has one for each phase
     assert open_error_log() is log
     monkeypatch.setattr(sys, "stderr", io.StringIO())
@@ -153,7 +152,7 @@ def test_standard_error_that_is_replaced(reader, log, monkeypatch):
 
 
 def test_a_child_after_the_app(reader, log, monkeypatch):
-    """Standard error that an app has replaced in a mold does not matter to a worker that is forked from the mold."""
+    """Standard error replaced by an app in a mold does not matter to a worker forked from the mold."""
     log._forget()  # as in a child
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     assert open_error_log() is log
@@ -169,14 +168,13 @@ def test_no_standard_error(reader, monkeypatch):
 
 
 def test_a_message_that_cannot_be_made(reader, log, monkeypatch):
-    """It is a bug of its caller, which logging reports."""
+    """Such a message is a bug of its caller, which logging reports."""
     monkeypatch.setattr(logging, "raiseExceptions", False)
     say(log, "%d", "no number")
     assert reader.read() == ""
 
 
 def test_a_program_that_embeds_a_server(monkeypatch):
-    """It has no error log of ours."""
     monkeypatch.setattr(error_log, "_current", [])
     assert on_second() == 0
     end_error_log()

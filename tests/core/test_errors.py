@@ -1,4 +1,4 @@
-"""Every error of ours says whose fault it is, and can be caught as what it is."""
+"""Every error of ours names its culprit, and can be caught by its class."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from aserve.core import errors
         (errors.BindError, OSError),
         (errors.ClientDisconnected, ConnectionError),
         (errors.AppError, errors.AserveError),
-        (errors.AppError, ValueError),  # which apps catch where a server refuses a field
+        (errors.AppError, ValueError),  # caught by apps where a server refuses a field
         (errors.ResponseTruncated, errors.AserveError),
         (errors.RequestRefused, errors.AserveError),
     ],
 )
-def test_bases(kind, base):
-    """Errors of the outside world are OSErrors; the others have one base of ours."""
+def test_bases_of_errors_are_right(kind, base):
+    """Errors of the outside world are OSErrors; the rest have one base of ours."""
     assert issubclass(kind, base)
     assert issubclass(errors.AserveError, Exception)
 
@@ -36,7 +36,7 @@ def test_a_refusal_has_status_and_text():
 
 
 def test_over_limit_names_the_setting():
-    """Who meets a limit of ours learns its value and its setting."""
+    """The message of a limit of ours has its value and its setting."""
     refused = errors.over_limit(413, "the request body", 10, "--max-body")
     assert refused.status == 413
     assert str(refused) == "the request body is over the limit of 10 octets (--max-body)"

@@ -1,4 +1,4 @@
-"""Text as HTML takes it, and paths as uWSGI reads them."""
+"""Text in HTML's form, and paths in uWSGI's reading."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from aserve.core.escaping import decode_path, escape_html
 
 
 @pytest.mark.parametrize("text", ["", "plain", "<a href=\"x\" title='y'>&amp;</a>", "&<>\"'" * 3, "é\0\n\u2028"])
-def test_escape_html(text):
-    """As the module html does."""
+def test_escape_html_equals_the_module_html(text):
     assert escape_html(text) == html.escape(text)
 
 
@@ -23,6 +22,5 @@ def test_escape_html(text):
         ("/%%61%4", "/%61"), ("../b", "/b"), ("./b", "/b"), ("/%2e%2e/b", "/../b"),
     ],
 )  # fmt: skip
-def test_paths(path, decoded):
-    """Segments of dots go, and what is escaped is decoded."""
+def test_paths_lose_dots_and_escapes(path, decoded):
     assert decode_path(path) == decoded

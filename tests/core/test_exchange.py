@@ -23,7 +23,7 @@ def test_defaults_are_a_plain_request():
 
 
 def test_what_differs_is_set_on_one_exchange_alone():
-    """What a protocol sets on one exchange is not seen on another."""
+    """A protocol's value on one exchange is not seen on another."""
     exchange = Exchange("", 0)
     exchange.form, exchange.keep_alive, exchange.is_head = HTTP_1_0, False, True
     other = Exchange("", 0)
@@ -31,14 +31,14 @@ def test_what_differs_is_set_on_one_exchange_alone():
 
 
 def test_a_form_with_a_line_more():
-    """It stands in the head of a response that keeps the connection, and of one that closes it."""
+    """The line stands in the head of a response that keeps the connection, and of one that closes it."""
     form = HTTP_1_1.with_line(b"A: 1\r\n").with_line(b"B: 2\r\n")
     assert form.keep_alive_line == b"A: 1\r\nB: 2\r\n" and form.close_line == b"Connection: close\r\nA: 1\r\nB: 2\r\n"
     assert form._replace(keep_alive_line=HTTP_1_1.keep_alive_line, close_line=HTTP_1_1.close_line) == HTTP_1_1
 
 
 def test_a_refused_exchange_without_a_request():
-    """Of a head that could not be read, nothing is known: the reply has a body, and closes."""
+    """Of an unreadable head nothing is known: the reply has a body, and closes."""
     why = RequestRefused(400, "no")
     exchange = refused_exchange(why, None)
     assert exchange.refusal is why and (exchange.vars, exchange.own_count) == ("", 0)
@@ -47,7 +47,7 @@ def test_a_refused_exchange_without_a_request():
 
 @pytest.mark.parametrize("is_head", [False, True])
 def test_a_refused_exchange_with_a_request(is_head):
-    """What is known of the request is kept, for the log and for HEAD."""
+    """Known parts of the request are kept, for the log and for HEAD."""
     request = Exchange("REQUEST_METHOD\0X", 1)
     request.is_head = is_head
     exchange = refused_exchange(RequestRefused(413, "no"), request)
@@ -62,9 +62,9 @@ def test_a_refused_exchange_with_a_request(is_head):
         (HTTP_1_0, False, False, b"Connection: keep-alive\r\n"),  # RFC 9112 C.2.2
     ],
 )
-def test_forms(form, may_chunk, may_inform, line):
-    """Towards HTTP/1.0: no chunks, no 1xx, keep-alive is said; our version is always 1.1."""
-    # RFC 9110 6.2: the version is the highest that we conform to, not that of the request.
+def test_forms_follow_the_clients_version(form, may_chunk, may_inform, line):
+    """Towards HTTP/1.0: no chunks, no 1xx, keep-alive is told; our version is always 1.1."""
+    # RFC 9110 6.2: the version is the highest of our conformance, not the request's.
     assert form.status_prefix == "HTTP/1.1 "
     assert (form.may_chunk, form.may_inform, form.keep_alive_line) == (may_chunk, may_inform, line)
 
@@ -80,14 +80,13 @@ def test_forms(form, may_chunk, may_inform, line):
         ('REQUEST_METHOD\0A\nB\0PATH_INFO\0/\x1b[31m\r\n"\\\xe9', r"A\x0aB /\x1b[31m\x0d\x0a\x22\x5c\xe9"),
     ],
 )
-def test_the_summary(vars, summary):
-    """What the logs call a request, in whatever order its vars have come, whatever octets are in them."""
+def test_the_summary_names_method_and_target(vars, summary):
+    """The logs' name of a request, whatever the order and octets of its vars."""
     assert Exchange(vars, 0).summary == summary
 
 
 @pytest.mark.parametrize(("is_shown", "summary"), [(True, "GET /a?token=x"), (False, "GET /a?...")])
-def test_queries(is_shown, summary):
-    """They are in it, if the settings say so."""
+def test_queries_are_shown_if_asked(is_shown, summary):
     exchange = Exchange("REQUEST_METHOD\0GET\0REQUEST_URI\0/a?token=x", 2)
     exchange.connection = FakeConnection()
     exchange.connection.service.config = Config(show_queries=is_shown)
@@ -113,7 +112,7 @@ def test_requests_without_queries(text, shown):
     ],
 )
 def test_a_users_name_and_password(target, shown):
-    """A target that has them is refused, and the log of the wire says what is."""
+    """Such a target is refused, and the wire's log names it."""
     assert Exchange(f"REQUEST_METHOD\0GET\0REQUEST_URI\0{target}", 2).summary == f"GET {shown}"
 
 
@@ -130,6 +129,5 @@ def test_no_dict_of_its_own():
 
 
 @pytest.mark.parametrize(("text", "shown"), [("", ""), ("abc", "abc"), ("abcd", "abc...")])
-def test_shortened(text, shown):
-    """What is left out is marked."""
+def test_a_shortened_text_is_marked(text, shown):
     assert shortened(text, 3) == shown

@@ -1,4 +1,4 @@
-"""What a process takes and does."""
+"""A process's memory and activity."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Swap:                  0 kB
 
 @pytest.fixture
 def proc(tmp_path):
-    """A /proc with a process 7: proc(name, text) writes a file of it."""
+    """A /proc with a process 7: proc(name, text) writes one of its files."""
     (tmp_path / "7").mkdir()
 
     def write(name, text):
@@ -44,8 +44,7 @@ def proc(tmp_path):
     return write
 
 
-def test_memory(proc):
-    """RSS is cheap; PSS and USS, with huge pages, are read on demand."""
+def test_memory_has_rss_pss_and_uss(proc):
     page = os.sysconf("SC_PAGE_SIZE")
     proc("statm", "765 424 396 5 0 123 0\n")
     root = proc("smaps_rollup", ROLLUP)
@@ -55,7 +54,7 @@ def test_memory(proc):
 
 @pytest.mark.parametrize("text", ["", ROLLUP.replace("Pss:", "Xss:")])
 def test_memory_that_is_not_told(proc, text):
-    """An old kernel has no such file; of another user's process it cannot be read."""
+    """An old kernel has no such file; another user's process is unreadable."""
     proc("statm", "765 424 396 5 0 123 0\n")
     root = proc("smaps_rollup", text) if text else proc("x", "")
     assert memory_of(7, with_shares=True, proc=root) is None
@@ -63,20 +62,20 @@ def test_memory_that_is_not_told(proc, text):
 
 @pytest.mark.parametrize("statm", ["", "0"])
 def test_memory_of_nobody(proc, statm):
-    """A process that has ended takes nothing."""
+    """An ended process has no memory."""
     assert memory_of(7, proc=proc("statm", statm)) is None and memory_of(8, proc=proc("statm", statm)) is None
 
 
 @needs_proc
 def test_memory_of_this_process():
-    """What it shares with others is in the first, in part in the second, and not in the third."""
+    """Memory shared with others is in the first number, in part in the second, and not in the third."""
     memory = memory_of(os.getpid(), with_shares=True)
     assert memory.rss_bytes > MIB and memory.rss_bytes * 1.2 >= memory.pss_bytes >= memory.uss_bytes > MIB
 
 
 @pytest.mark.parametrize("name", ["python", "a b", "x) R 1 ("])
-def test_activity(proc, name):
-    """Its name may look like anything; times are those of user and system."""
+def test_activity_is_read_behind_any_name(proc, name):
+    """The name may look like anything; times are user's and system's."""
     ticks = os.sysconf("SC_CLK_TCK")
     rest = f"S 1 7 7 0 -1 4194304 102 0 0 0 {3 * ticks} {ticks // 2} 900 900 20 0 1 0 259791 3133440"
     assert activity_of(7, proc("stat", f"7 ({name}) {rest}")) == Activity("S", 3.5)
@@ -96,7 +95,7 @@ def test_who_is_stopped(state, is_stopped):
 
 @needs_proc
 def test_activity_of_a_process():
-    """One that is stopped is seen to be, and goes on; one that has ended is nobody."""
+    """A stopped process is seen as such, and goes on; an ended one is nobody."""
     process = subprocess.Popen([sys.executable, "-I", "-c", "input()"], stdin=subprocess.PIPE)
     try:
         process.send_signal(signal.SIGSTOP)
@@ -110,8 +109,7 @@ def test_activity_of_a_process():
 
 
 @needs_proc
-def test_descriptors(tmp_path):
-    """Those that are open, and their limit; of a process that has ended nothing is known."""
+def test_descriptors_are_told_with_their_limit(tmp_path):
     before, limit = descriptors_of(os.getpid())
     assert limit == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     with open(tmp_path / "a", "w"), open(tmp_path / "b", "w"):
@@ -125,7 +123,7 @@ def test_descriptors(tmp_path):
 
 
 def test_it_is_not_looked_up_each_time(monkeypatch):
-    """To find it takes a while; a system that does not tell all of it tells a part. Who has ended is forgotten."""
+    """Finding them takes a while; a partial system tells a part. An ended process is forgotten."""
     looks, now = [], [100.0]
 
     def memory_of(pid, with_shares=False):

@@ -1,4 +1,4 @@
-"""What a child keeps of the server, and what it does not."""
+"""A child's inheritance from the server."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from harness.places import run_in
 
 from aserve.core import descriptors, forks
 
-# Python 3.12 and later warn of a fork beside threads: it is what is tested here.
+# Python 3.12 and later warn of a fork beside threads, tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
 def run_in_child(function, in_thread=False):
-    """Return what function() returns in a forked child, as text."""
+    """Return the result of function() in a forked child, as text."""
     reader, writer = os.pipe()
     result = []
 
@@ -72,7 +72,7 @@ def handled():
 
 @pytest.mark.parametrize("in_thread", [False, True])
 def test_signals_are_given_back(handled, in_thread):
-    """A child has the handlers that were there before ours, and wakes nobody; those that are not ours stay."""
+    """A child has the handlers from before ours, and wakes nobody; foreign ones stay."""
     earlier, ours, reader = handled
     forks.own_handlers({signal.SIGTERM: earlier})
 
@@ -89,7 +89,7 @@ def test_signals_are_given_back(handled, in_thread):
 
 
 def test_a_handler_that_the_app_has_changed_stays(handled):
-    """What has been put in the place of ours is not ours to undo."""
+    """A handler set in the place of ours is not ours to undo."""
     earlier, _, _ = handled
     forks.own_handlers({signal.SIGTERM: signal.SIG_DFL})
     signal.signal(signal.SIGTERM, earlier)
@@ -97,7 +97,7 @@ def test_a_handler_that_the_app_has_changed_stays(handled):
 
 
 def test_a_handler_that_is_not_pythons(handled):
-    """Where there was one that Python does not know, it is the default."""
+    """Where the former handler was unknown to Python, the default is set."""
     forks.own_handlers({signal.SIGTERM: None})
     assert run_in_child(lambda: signal.getsignal(signal.SIGTERM)) == str(signal.SIG_DFL)
 
@@ -113,7 +113,7 @@ def test_a_handler_in_the_place_of_our_first(handled):
     assert run_in_child(lambda: signal.getsignal(signal.SIGTERM) is earlier) == "True"
     forks.disown_handlers()
     assert run_in_child(lambda: signal.getsignal(signal.SIGTERM) is earlier) == "True"
-    faulthandler.register(signal.SIGTERM)  # by the app: Python does not know of it
+    faulthandler.register(signal.SIGTERM)  # by the app: unknown to Python
     assert run_in_child(lambda: signal.getsignal(signal.SIGTERM) is ours) == "True"
     faulthandler.unregister(signal.SIGTERM)
     assert forks.disown_all_handlers() == {signal.SIGTERM: earlier}
@@ -122,7 +122,7 @@ def test_a_handler_in_the_place_of_our_first(handled):
 
 @pytest.mark.parametrize("in_thread", [False, True])
 def test_without_handlers_of_ours(handled, in_thread):
-    """In a program with signals of its own nothing is changed."""
+    """In a program with its own signals nothing is changed."""
     _, ours, _ = handled
     assert run_in_child(lambda: signal.getsignal(signal.SIGTERM) is ours, in_thread) == "True"
 
@@ -139,7 +139,7 @@ def test_without_handlers_of_ours(handled, in_thread):
     ],
 )
 def test_an_earlier_handler_that_raises(handled, watched, exc, status, in_thread):
-    """A signal that comes while a child begins ends it, as the app's handler means it to; Python would print and go on."""
+    """A signal at a child's begin ends it, as the app's handler means it to; Python would print and go on."""
 
     def earlier(*_):
         raise exc
@@ -182,10 +182,10 @@ def counts():
         (SystemExit("a text"), 1),
     ],
 )
-def test_it_leaves(exc, status, tmp_path, monkeypatch):
-    """A child of the process that serves ends, with the status that a program of its own would have, and says so."""
+def test_a_child_leaves_with_its_status(exc, status, tmp_path, monkeypatch):
+    """A child of the serving process ends, with the status of a program of its own, and says so."""
     count = len(forks.forked)
-    forks.end_if_forked(count)  # it is no child
+    forks.end_if_forked(count)  # no child
     with open(tmp_path / "said", "w") as said:
         monkeypatch.setattr(sys, "stdout", None)
         monkeypatch.setattr(sys, "stderr", said)
@@ -195,7 +195,7 @@ def test_it_leaves(exc, status, tmp_path, monkeypatch):
         pid = os.fork()
         if not pid:
             try:
-                forks.end_if_forked(count + 1)  # of a server of its own
+                forks.end_if_forked(count + 1)  # of its own server
                 forks.end_if_forked(count, exc)
             finally:
                 os._exit(99)
@@ -208,7 +208,7 @@ def test_it_leaves(exc, status, tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("counts")
 def test_it_leaves_by_keyboard_interrupt():
-    """As a program of its own: its parent sees SIGINT, or, where that is blocked, what a shell makes of it."""
+    """As a program of its own: its parent sees SIGINT, or, where blocked, a shell's status."""
     count = len(forks.forked)
     for is_blocked, expected in (False, signal.SIGINT), (True, (128 + signal.SIGINT) << 8):
         pid = os.fork()
@@ -223,7 +223,7 @@ def test_it_leaves_by_keyboard_interrupt():
 
 @pytest.mark.parametrize("stream", ["none", "closed", "unread", "full"])
 def test_the_end_of_a_process(stream, monkeypatch):
-    """A process ends whatever has become of its standard output, and of what it has to say."""
+    """A process ends whatever the state of its standard output, and its last words."""
     monkeypatch.setattr(forks, "LAST_WORDS_SECONDS", 1)
     pid = os.fork()
     if not pid:
@@ -250,7 +250,7 @@ def test_the_end_of_a_process(stream, monkeypatch):
 
 
 def test_last_words_have_an_end(monkeypatch):
-    """A child that cannot say anything, since a lock is taken or a pipe full, ends all the same."""
+    """A child that cannot speak, since a lock is taken or a pipe full, ends all the same."""
     monkeypatch.setattr(forks, "LAST_WORDS_SECONDS", 1)
     monkeypatch.setattr(forks.logger, "error", lambda *_: signal.pause())
     pid = os.fork()
@@ -259,7 +259,7 @@ def test_last_words_have_an_end(monkeypatch):
     assert os.waitpid(pid, 0)[1] == signal.SIGALRM
 
 
-# What a child must not keep
+# Descriptors that a child must not keep
 
 
 class FakeServer:
@@ -332,13 +332,13 @@ def test_connections_are_dropped(family, address, watched, tmp_path):
             [True, True, False, False]
         )
         with pytest.raises(BlockingIOError):
-            accepted.recv(1)  # what the child does to the socket, it does to the parent's
+            accepted.recv(1)  # the child's acts on the socket are on the parent's
 
 
 def test_descriptors_are_dropped(watched):
-    """What the server names is dropped, if it is there; what no server names is not."""
+    """Descriptors named by the server are dropped, if present; others are not."""
     ours, theirs = os.pipe()
-    gone = 99999  # a number that nothing has
+    gone = 99999  # an unused number
     server = watched([ours, gone, -1])
     assert run_in_child(lambda: (is_blank(ours), is_blank(theirs), is_open(gone))) == "(True, False, False)"
     forks.unwatch(server)
@@ -348,7 +348,7 @@ def test_descriptors_are_dropped(watched):
 
 
 def test_one_that_fails_is_not_all(watched):
-    """A fault of one server's does not leave another's descriptors with the child."""
+    """A fault of one server does not leave another's descriptors with the child."""
     ours, theirs = os.pipe()
     for server in watched(), watched([ours]), watched():
         if not server.fds:
@@ -359,7 +359,6 @@ def test_one_that_fails_is_not_all(watched):
 
 
 def test_where_descriptors_are_not_listed(watched, monkeypatch):
-    """Without /proc those that the server names are dropped."""
     monkeypatch.setattr(descriptors, "FOLDERS", ("/no/such",))
     ours, theirs = os.pipe()
     watched([ours])
@@ -370,10 +369,10 @@ def test_where_descriptors_are_not_listed(watched, monkeypatch):
 
 @pytest.mark.parametrize("open_max", [-1, 1 << 20, 512])
 def test_sockets_where_descriptors_are_not_listed(watched, monkeypatch, open_max):
-    """Then its connections are found all the same, by trying all numbers there may be."""
+    """The connections are found all the same, by trying all possible numbers."""
     monkeypatch.setattr(descriptors, "FOLDERS", ("/no/such",))
     monkeypatch.setattr(descriptors.os, "sysconf", {"SC_OPEN_MAX": open_max}.get)
-    gone = 99999  # a number that nothing has
+    gone = 99999  # an unused number
     listener, client, accepted = listen(socket.AF_INET, ("127.0.0.1", 0))
     watched([gone, -1], [listener])
     with listener, client, accepted:
@@ -383,7 +382,7 @@ def test_sockets_where_descriptors_are_not_listed(watched, monkeypatch, open_max
 
 
 def test_where_no_descriptor_is_left(watched):
-    """A child of a process that can open nothing more holds no connection, either."""
+    """A child of a process out of descriptors holds no connection, either."""
     listener, client, accepted = listen(socket.AF_INET, ("127.0.0.1", 0))
     watched((), [listener])
     reader, writer = os.pipe()
@@ -413,7 +412,7 @@ def test_where_no_descriptor_is_left(watched):
 
 
 def test_a_number_that_is_taken_by_nothing(watched, monkeypatch):
-    """One that is listed and no longer open is passed over: those behind it are dropped."""
+    """A listed number no longer open is passed over: later ones are dropped."""
     ours, theirs = os.pipe()
     monkeypatch.setattr(forks, "list_open", set)  # as if all were there
     watched([-1, ours])
@@ -442,7 +441,7 @@ def is_open(fd):
 
 
 def test_an_epoll_set_of_the_parents(watched):
-    """What a child drops, its parent's epoll set goes on watching, until the parent closes it."""
+    """A descriptor dropped by a child stays watched by its parent's epoll set, until the parent closes it."""
     select = pytest.importorskip("select")
     if not hasattr(select, "epoll"):
         pytest.skip("Linux only")
@@ -456,7 +455,7 @@ def test_an_epoll_set_of_the_parents(watched):
 
 
 def test_a_fork_that_fails(handled, monkeypatch):
-    """The thread that tried has its signals again."""
+    """The trying thread has its signals again."""
     earlier, _, _ = handled
     forks.own_handlers({signal.SIGTERM: earlier})
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
@@ -467,7 +466,7 @@ def test_a_fork_that_fails(handled, monkeypatch):
 
 
 def test_a_hook_of_an_object():
-    """It calls the object's method as long as the object is there, and does not keep it."""
+    """The hook calls the object's method as long as the object is there, and does not keep it."""
 
     class Noting:
         def note(self):

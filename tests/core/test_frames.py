@@ -13,15 +13,14 @@ from aserve.core import frames as module
 from aserve.core.frames import Call, calls_of, library_of, outer_frames, show_calls, where_of
 
 
-def test_outer_frames():
-    """This one, and whoever has called it; of nobody there are none."""
+def test_outer_frames_go_up_to_the_first():
     frames = list(outer_frames(sys._getframe()))
-    assert frames[0].f_code is test_outer_frames.__code__ and frames[-1].f_back is None
+    assert frames[0].f_code is test_outer_frames_go_up_to_the_first.__code__ and frames[-1].f_back is None
     assert list(outer_frames(None)) == []
 
 
 def test_a_frame_that_cannot_be_told():
-    """PyPy cannot always tell who has called code that it has compiled: what it has told is shown."""
+    """PyPy cannot always tell the caller of compiled code: the told part is shown."""
 
     class Compiled:
         @property
@@ -38,7 +37,7 @@ SOCKET = os.path.join(os.path.dirname(os.__file__), "socket.py")
 
 
 def calls(*text):
-    """Return calls of files that are not there, whose lines so cannot be shown: "VIEW 3" is in view, in line 3."""
+    """Return calls of missing files, whose lines so cannot be shown: "VIEW 3" is in view, in line 3."""
     paths = {
         "view": "/srv/site/views.py",
         "django": DJANGO,
@@ -60,13 +59,12 @@ def calls(*text):
         ("/srv/site/views.py", ""),
     ],
 )
-def test_whose_code(path, library):
-    """By the file that it is in."""
+def test_whose_code_is_told_by_its_file(path, library):
     assert library_of(path) == library
 
 
 def shown(found):
-    """Return the lines of a stack, without sources, and of files only whose they are."""
+    """Return the lines of a stack, without sources, and of files only their library."""
     lines = [line for line in show_calls(found).splitlines() if not line.startswith("    ")]
     return [line.rpartition(", in ")[2] if line.startswith("  File") else line.strip() for line in lines]
 
@@ -85,26 +83,23 @@ def shown(found):
         (["view"] * 40, ["view"] * 30 + ["(10 calls of the app)"]),
     ],
 )  # fmt: skip
-def test_a_stack(found, lines):
-    """The last call is first. Of others' code there is what the app waits in, and a count; without the app's there is all of it."""
+def test_a_stack_leaves_foreign_code_out(found, lines):
+    """The last call is first. Of foreign code the awaited call is shown, and a count; without the app's code all is."""
     assert shown(calls(*found)) == lines
 
 
-def test_many_libraries(monkeypatch):
-    """Four of them are named."""
+def test_of_many_libraries_four_are_named(monkeypatch):
     monkeypatch.setattr(module, "library_of", lambda path: path)
     assert module._show_left_out([Call(name, 1, "f") for name in "abcdefa"]) == "  (7 calls of a, b, c, d, others)\n"
 
 
-def test_where():
-    """The app's own last call in one line; if there is none, the last of all."""
+def test_where_is_the_apps_last_call():
     assert where_of(calls("socket", "django", "view", "view")) == 'File "/srv/site/views.py", line 2, in view'
     assert where_of(calls("socket", "django")) == f'File "{SOCKET}", line 0, in socket'
     assert where_of([]) == ""
 
 
-def test_calls_of():
-    """They stay as they are, while the thread goes on."""
+def test_calls_stay_while_the_thread_goes_on():
     frame = sys._getframe()
     (call,) = calls_of([frame])
-    assert call == Call(__file__, call.line, "test_calls_of") and call.line < frame.f_lineno
+    assert call == Call(__file__, call.line, "test_calls_stay_while_the_thread_goes_on") and call.line < frame.f_lineno

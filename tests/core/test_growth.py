@@ -1,4 +1,4 @@
-"""Memory that grows and grows; what only goes up and down does not."""
+"""Memory that grows and grows; rises and falls do not count."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 
 def growth_of(*spans, peak=500):
-    """Return what is found of a process that took at least so many MiB in each ten minutes, and for a minute far more."""
+    """Return the growth of a process with at least so many MiB in each ten minutes, and for a minute far more."""
     growth = Growth()
     for least in spans:
         for minute in range(SAMPLES):
@@ -22,8 +22,7 @@ def growth_of(*spans, peak=500):
     return growth.describe()
 
 
-def test_a_leak():
-    """Of the last forty minutes it is said from how much to how much."""
+def test_a_leak_is_told_over_forty_minutes():
     assert growth_of(50, 100, 110, 130, 150) == {"from_bytes": 100 * MIB, "to_bytes": 150 * MIB, "minutes": 40}
     assert growth_of(50, 60, 100, 110, 130, 150)["from_bytes"] == 100 * MIB
     assert growth_of(50, 200, 202, 230, 240)["to_bytes"] == 240 * MIB  # just enough in a step, and in all
@@ -33,13 +32,13 @@ def test_a_leak():
     "spans",
     [(), (50, 100, 120, 140), (50, 100, 120, 119, 150), (50, 100, 120, 121, 150), (50, 100, 105, 110, 119), (9, 10, 20, 30, 40)],
 )  # fmt: skip
-def test_none(spans):
-    """It has not been looked at for long enough, gives back what it takes, stands still, or grows by little."""
+def test_no_leak_without_steady_growth(spans):
+    """A short look, returned memory, a standstill, or little growth is no leak."""
     assert growth_of(*spans) is None
 
 
-def test_several_processes(monkeypatch):
-    """Each has its own; one that does not serve any more is forgotten, and who has its number later begins anew."""
+def test_several_processes_are_looked_at_apart(monkeypatch):
+    """Each process has its own; a former server is forgotten, and the next owner of its number begins anew."""
     one = Process(1, 4321, 7, "ready", 0.0, (), False, list, float)
     looks = []
     monkeypatch.setattr(module, "memory_of", lambda pid: Memory(len(looks) << 24) if not looks.append(pid) else None)

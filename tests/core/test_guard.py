@@ -8,8 +8,8 @@ from aserve.core.guard import guard
 
 
 @pytest.mark.provokes("internal error;")
-def test_guard(caplog):
-    """Only an exception that a program may survive is caught; the answer says whether there was one."""
+def test_guard_logs_a_survivable_exception(caplog):
+    """Only an exception that a program may survive is caught; the result tells whether there was one."""
     found = []
     assert guard(lambda: found.append(1)) and found == [1] and not caplog.records
     assert guard(found.append, 2) and found == [1, 2] and not caplog.records

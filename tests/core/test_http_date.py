@@ -1,4 +1,4 @@
-"""Dates as HTTP writes them."""
+"""Dates in HTTP's form."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from aserve.core.http_date import http_date
         ((900, 12, 31, 1, 2, 3), "Fri, 31 Dec 0900 01:02:03 GMT"),
     ],
 )
-def test_a_date(when, text):
-    """Two digits for the day, four for the year, always GMT."""
+def test_a_date_is_always_gmt(when, text):
     assert http_date(calendar.timegm(when)) == text
 
 
@@ -34,7 +33,6 @@ def test_all_days_and_months(step):
 
 
 def test_it_follows_no_locale(monkeypatch):
-    """It asks nobody how days are called."""
     monkeypatch.setattr("time.strftime", lambda *_: 1 / 0)
     monkeypatch.setattr(locale, "nl_langinfo", lambda *_: 1 / 0, raising=False)
     assert http_date(0).startswith("Thu")

@@ -1,4 +1,4 @@
-"""Something that comes and goes is told when it begins and when it is over."""
+"""An incident is told at its begin and at its end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from aserve.core.incident import CALM_SECONDS, Incident
 
 
 def test_an_incident_is_news_at_its_begin_and_its_end():
-    """Only its begin is news; some calm seconds end it, and each time that it happens they begin anew."""
+    """Only its begin is news; some calm seconds end it, and each new case begins them anew."""
     incident = Incident()
     assert not incident.is_over_at_second()
     assert incident.begins() and not incident.begins()

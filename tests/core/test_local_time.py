@@ -1,4 +1,4 @@
-"""The zone of log lines is that in which the process began."""
+"""The zone of log lines is the one of the process's begin."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def began_in(zone, monkeypatch):
         ("XYZ-5:45", ("+0545", "+0545")),
     ],
 )
-def test_it_stays(began_in, zone, name, offsets):
-    """In summer and in winter it is what the zone of the start has, to the second in which that changes."""
+def test_the_zone_of_the_start_stays(began_in, zone, name, offsets):
+    """In summer and in winter the time has the zone of the start, to the second of its change."""
     began_in(name)
     found = [(local_time(at)[:6], show_offset(at)) for at in (JANUARY, JULY)]
     changes = [(local_time(at - 1)[:6], local_time(at)[:6]) for at in module._CHANGES[1:]]
@@ -64,7 +64,6 @@ def test_it_stays(began_in, zone, name, offsets):
 
 
 def test_two_logs_and_one_zone(began_in):
-    """The lines of the error log and those of the access log have it."""
     began_in(BERLIN)
     record = logging.LogRecord("aserve", logging.INFO, "", 0, "hello", (), None)
     record.created, record.msecs = float(JULY), 0.0
@@ -72,6 +71,5 @@ def test_two_logs_and_one_zone(began_in):
     assert Process().stamp(JULY) == "08/Jul/2027:00:40:00 +0200"
 
 
-def test_now():
-    """Without a time it is now."""
+def test_without_a_time_it_is_now():
     assert abs(time.mktime(local_time()) - time.time()) < 86_400

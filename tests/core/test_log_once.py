@@ -1,4 +1,4 @@
-"""A line for the log that is said once."""
+"""A line told once in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Targets whose reader may stop: nobody waits, no line is torn, and what is lost is counted."""
+"""Targets whose reader may stop: nobody waits, no line is torn, and lost lines are counted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG = "y" * 9999 + "\n"
 
 @pytest.fixture
 def fifo(tmp_path):
-    """A named pipe: its path, and who reads it."""
+    """A named pipe: its path, and its reader."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -32,7 +32,7 @@ def fifo(tmp_path):
 
 
 def read_all(fd):
-    """Return what can be read at this moment."""
+    """Return the octets readable at this moment."""
     found = b""
     while True:
         try:
@@ -56,7 +56,7 @@ def fill(target, line):
 
 @pytest.mark.parametrize("line", [LINE, LONG], ids=["short", "long"])
 def test_a_reader_that_stops(fifo, line):
-    """Nobody waits; what it finds later are the lines that were taken, each whole."""
+    """Nobody waits; the reader later finds the taken lines, each whole."""
     path, reader = fifo
     target = open_target(str(path))
     assert isinstance(target, PipeTarget)
@@ -83,7 +83,7 @@ def test_more_than_there_is_room_for(fifo):
 
 
 def test_a_reader_that_has_gone(fifo):
-    """That is an error; the next finds whole lines, after `reopen` or without it, and a name that nobody reads is refused."""
+    """A gone reader is an error; the next finds whole lines, after `reopen` or without it, and a name without a reader is refused."""
     path, reader = fifo
     target = open_target(str(path))
     fill(target, LONG)
@@ -101,7 +101,7 @@ def test_a_reader_that_has_gone(fifo):
 
 
 def test_no_reader_yet(tmp_path):
-    """Its lines are lost until there is one, and each write looks."""
+    """Lines are lost until there is a reader, and each write looks."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     target = open_target(str(path))
@@ -115,7 +115,7 @@ def test_no_reader_yet(tmp_path):
 
 
 def test_a_socket_has_no_reader_either(tmp_path):
-    """It is no named pipe: that it cannot be opened is a mistake."""
+    """A socket is no named pipe: its failure to open is a mistake."""
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(tmp_path / "socket"))
         with pytest.raises(OSError, match="No such device"):
@@ -149,7 +149,7 @@ def test_what_has_no_reader(tmp_path, name):
 
 
 def standard_output(monkeypatch, fd):
-    """Let standard output be this descriptor; return what the access log writes to."""
+    """Let standard output be this descriptor; return the access log's target."""
     monkeypatch.setattr(sys, "stdout", os.fdopen(os.dup(fd), "w"))
     return open_target("-")
 
@@ -160,7 +160,7 @@ def refuse(*_):
 
 @pytest.mark.parametrize("has_proc", [True, False])
 def test_standard_output_as_a_pipe(monkeypatch, has_proc):
-    """Its flags stay as they are: others write to it, and wait."""
+    """Its flags stay: others write to it, and wait."""
     ours, theirs = os.pipe()
     os.set_blocking(ours, False)
     if not has_proc:  # or it is another user's
@@ -179,7 +179,7 @@ def test_standard_output_as_a_pipe(monkeypatch, has_proc):
 
 
 def test_standard_output_as_a_socket(monkeypatch):
-    """As that of a service of systemd is."""
+    """As in a service of systemd."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
@@ -193,7 +193,7 @@ def test_standard_output_as_a_socket(monkeypatch):
 
 
 def test_standard_output_as_a_terminal(monkeypatch):
-    """One that is stopped (Ctrl-S) stops nobody."""
+    """A stopped terminal (Ctrl-S) stops nobody."""
     ours, theirs = pty.openpty()
     os.set_blocking(ours, False)
     target = standard_output(monkeypatch, theirs)
@@ -206,7 +206,7 @@ def test_standard_output_as_a_terminal(monkeypatch):
 
 
 def test_standard_output_otherwise(monkeypatch, tmp_path):
-    """A file, and what a program puts in its place, are written as the program does."""
+    """A file, and a program's replacement, are written as by the program."""
     for stream in (io.StringIO(), object(), open(tmp_path / "file", "w")):
         monkeypatch.setattr(sys, "stdout", stream)
         assert isinstance(open_target("-"), StreamTarget)

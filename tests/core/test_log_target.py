@@ -1,4 +1,4 @@
-"""Where lines go: files, standard output, syslog; and what becomes of lines that do not get there."""
+"""Targets of lines: files, standard output, syslog; and the fate of lost lines."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def file(tmp_path):
 # Files
 
 
-def test_a_file(file, tmp_path, monkeypatch):
-    """Lines are appended; after `reopen` to the file that has the name then, wherever the app has gone."""
+def test_a_file_is_appended_and_reopened(file, tmp_path, monkeypatch):
+    """Lines are appended; after `reopen` to the present file of the name, wherever the app has gone."""
     monkeypatch.chdir("/")
     assert write_lines(file, ["a\n", "b\n"]) == 2
     os.rename(tmp_path / "log", tmp_path / "log.1")
@@ -44,7 +44,7 @@ def test_a_file(file, tmp_path, monkeypatch):
 
 
 def test_a_batch_is_one_write(file, monkeypatch):
-    """Of several processes none can tear the other's lines."""
+    """Of several processes none can tear another's lines."""
     written = []
     monkeypatch.setattr(os, "write", lambda fd, octets: written.append(bytes(octets)) or len(octets))
     write_lines(file, ["a\n"] * 10_000)
@@ -65,7 +65,7 @@ def no_file_beyond(size):
 
 
 def test_a_disk_that_becomes_full(file, tmp_path):
-    """The lines that it takes are counted; a torn one is taken back, or another process's next line would follow it."""
+    """Written lines are counted; a torn one is taken back, or another process's next line would follow it."""
     with no_file_beyond(7):
         assert write_lines(file, ["abc\n", "def\n", "ghi\n"]) == 1
     assert file.why_in_part == "File too large"
@@ -99,7 +99,7 @@ def full(file, tmp_path, monkeypatch):
 
 
 def test_a_torn_line_that_another_has_followed(file, full, tmp_path):
-    """It stays, as what follows is another's; but it does not begin our next."""
+    """The torn line stays, as another's follows; but it does not begin our next."""
 
     def follow():
         with open(tmp_path / "log", "a") as other:
@@ -111,7 +111,7 @@ def test_a_torn_line_that_another_has_followed(file, full, tmp_path):
 
 
 def test_a_torn_line_in_two_pieces(file, full, tmp_path):
-    """Between them there may be another's line: the first piece stays."""
+    """Another's line may be between the pieces: the first piece stays."""
 
     def follow():
         if (tmp_path / "log").stat().st_size < 8:
@@ -124,7 +124,7 @@ def test_a_torn_line_in_two_pieces(file, full, tmp_path):
 
 
 def test_a_torn_line_while_another_writes(file, full, tmp_path):
-    """What is taken off the end might be the other's."""
+    """The cut-off end might be the other's."""
     with open(tmp_path / "log", "a") as other:
         fcntl.flock(other, fcntl.LOCK_SH)
         assert full(6, also=lambda: None) == 1
@@ -135,7 +135,7 @@ def test_a_torn_line_while_another_writes(file, full, tmp_path):
 
 
 def test_a_pipe_that_nobody_reads(tmp_path):
-    """Who is in no position to wait learns of it."""
+    """A writer unable to wait learns of it."""
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="No such device"):
         open_target(str(tmp_path / "pipe"), is_patient=False)
@@ -144,8 +144,7 @@ def test_a_pipe_that_nobody_reads(tmp_path):
 # Standard output
 
 
-def test_standard_output(monkeypatch):
-    """It is the program's: not reopened, not closed."""
+def test_standard_output_is_left_to_the_program(monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stdout", stream)
     target = open_target("-")
@@ -159,7 +158,7 @@ def test_standard_output(monkeypatch):
 
 
 class NoFile:
-    """What `print` can write to, and no more."""
+    """An object for `print`, and no more."""
 
     def __init__(self):
         self.text = ""
@@ -171,7 +170,7 @@ class NoFile:
 
 
 def test_an_object_without_a_flush(monkeypatch):
-    """It gets the lines as well; what it raises loses them."""
+    """Such an object gets the lines as well; its exception loses them."""
     monkeypatch.setattr(sys, "stdout", NoFile())
     target = open_target("-")
     assert write_lines(target, ["a\n"]) == 1 and sys.stdout.text == "a\n"
@@ -201,7 +200,7 @@ def open_output(stream, monkeypatch):
 
 
 def test_standard_output_on_a_disk_that_becomes_full(output, tmp_path, monkeypatch):
-    """What it does not take is lost, and not written later; a torn line is not cut back, as others have the file, too, but ended."""
+    """Refused lines are lost, and not written later; a torn line is not cut back, as others have the file, too, but ended."""
     target = open_output(output, monkeypatch)
     with no_file_beyond(7):
         assert write_lines(target, ["abc\n", "def\n", "ghi\n"]) == 1
@@ -217,7 +216,7 @@ def test_standard_output_on_a_disk_that_becomes_full(output, tmp_path, monkeypat
 
 
 def test_what_the_program_prints(output, tmp_path, monkeypatch):
-    """It comes before a line that was written later, but on a full disk its loss is not ours, nor ours its."""
+    """The program's line comes before a later one, but on a full disk its loss is not ours, nor ours its."""
     target = open_output(output, monkeypatch)
     output.write("printed\n")
     assert write_lines(target, ["a\n"]) == 1 and (tmp_path / "log").read_text() == "printed\na\n"
@@ -233,7 +232,7 @@ def test_what_the_program_prints(output, tmp_path, monkeypatch):
 
 
 def test_output_that_the_program_closes(output, tmp_path, monkeypatch):
-    """Lines go on to the file, and none to another one that gets the descriptor's number."""
+    """Lines go on to the file, and none to the next owner of the descriptor's number."""
     target = open_output(output, monkeypatch)
     number = output.fileno()
     output.close()
@@ -245,7 +244,7 @@ def test_output_that_the_program_closes(output, tmp_path, monkeypatch):
 
 
 def test_another_file_in_its_place(tmp_path, monkeypatch):
-    """What the program has put there gets the text as a stream: it may do more than to write it."""
+    """A program's replacement gets the text as a stream: it may do more than write."""
     with open(tmp_path / "other", "w") as other:
         monkeypatch.setattr(sys, "stdout", other)
         assert isinstance(open_target("-"), StreamTarget)
@@ -253,7 +252,7 @@ def test_another_file_in_its_place(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("is_real", [True, False])
 def test_what_a_command_has_kept(output, tmp_path, monkeypatch, is_real):
-    """The stream of the start gets the lines, whatever has its name, or the number of its descriptor."""
+    """The first stream gets the lines, whatever has its name, or its descriptor's number."""
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", output)
         if is_real:
@@ -284,7 +283,7 @@ def test_no_standard_output(monkeypatch):
 
 @pytest.fixture
 def journal(tmp_path):
-    """A local syslog server: its path, and what comes; journal() begins it anew."""
+    """A local syslog server: its path, and its datagrams; journal() begins it anew."""
     opened = []
 
     def begin():
@@ -309,7 +308,7 @@ def text_of(sock):
 
 
 def test_the_local_syslog(journal, tmp_path):
-    """A line is a datagram, as RFC 5424 has it; one that is too long is cut."""
+    """A line is a datagram of RFC 5424; a too long one is cut."""
     sock = journal()
     target = open_target(f"syslog:{tmp_path}/dev-log")
     assert isinstance(target, SyslogTarget) and write_lines(target, ["a b\n", "c" * 10_000 + "\n"]) == 2
@@ -319,7 +318,6 @@ def test_the_local_syslog(journal, tmp_path):
 
 
 def test_a_syslog_that_begins_anew(journal, tmp_path):
-    """It is found again by its name."""
     first = journal()
     target = open_target(f"syslog:{tmp_path}/dev-log")
     first.close()
@@ -332,7 +330,7 @@ def test_a_syslog_that_begins_anew(journal, tmp_path):
 
 
 def test_a_syslog_that_does_not_keep_up(journal, tmp_path):
-    """Nobody waits for it; what it has not taken is counted."""
+    """Nobody waits for it; refused lines are counted."""
     sock = journal()
     target = open_target(f"syslog:{tmp_path}/dev-log")
     lines = ["a" * 5000 + "\n"] * 10_000
@@ -361,19 +359,17 @@ def test_syslog_over_udp():
 
 @pytest.mark.parametrize("name", ["syslog:udp://", "syslog:udp://a/b", "syslog:udp://a:99999"])
 def test_syslog_without_a_place(name):
-    """What it should have been is said."""
+    """The message names the right form."""
     with pytest.raises(ValueError, match=r"udp://HOST:PORT|[Pp]ort"):
         open_target(name)
 
 
-def test_no_syslog(tmp_path):
-    """Nobody is there."""
+def test_no_syslog_is_an_error(tmp_path):
     with pytest.raises(OSError, match="No such file"):
         open_target(f"syslog:{tmp_path}/none")
 
 
-def test_a_logger(caplog):
-    """logger:NAME makes a record of each line, whatever characters it has."""
+def test_a_logger_makes_a_record_of_each_line(caplog):
     target = open_target("logger:shop.access")
     with caplog.at_level("INFO", "shop.access"):
         assert target.write("one 100%s\ntwo\n") == 0

@@ -1,4 +1,4 @@
-"""Files that are only in memory."""
+"""Files only in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from aserve.core import descriptors, memory_file
 from aserve.core.memory_file import map_memory_file, open_memory_file
 
-# Prints whether a program has a descriptor that is this file.
+# Prints whether a program has a descriptor of this file.
 LOOK = """
 import os, sys
 def is_it(name):
@@ -46,8 +46,8 @@ def fd(request, monkeypatch, tmp_path):
     os.close(fd)
 
 
-def test_a_file(fd):
-    """It is empty, has no name, and can be written to and read, by its user."""
+def test_a_file_is_empty_and_nameless(fd):
+    """The file is empty, has no name, and can be written and read by its user."""
     status = os.fstat(fd)
     assert (status.st_size, status.st_nlink, status.st_uid, stat.filemode(status.st_mode)) == (
         0,
@@ -60,7 +60,7 @@ def test_a_file(fd):
 
 
 def test_who_inherits_it(fd):
-    """No program does; one does that is meant to."""
+    """No program does, but one meant to."""
     os.truncate(fd, mmap.PAGESIZE)
     with map_memory_file(fd) as memory:
         assert len(memory) == mmap.PAGESIZE
@@ -69,8 +69,7 @@ def test_who_inherits_it(fd):
         assert is_inherited(fd)
 
 
-def test_without_proc(fd, monkeypatch):
-    """Where descriptors cannot be listed, no program inherits it either."""
+def test_without_proc_no_program_inherits_it(fd, monkeypatch):
     monkeypatch.setattr(descriptors, "FOLDERS", ())
     os.truncate(fd, mmap.PAGESIZE)
     os.set_inheritable(fd, True)

@@ -1,4 +1,4 @@
-"""Named tuples: what typing.NamedTuple promises of a class."""
+"""Named tuples: the promises of typing.NamedTuple."""
 
 from __future__ import annotations
 
@@ -54,15 +54,13 @@ class Above(Ours):
     "name", ["__doc__", "__module__", "_fields", "_field_defaults", "__annotations__", "__bases__"]
 )
 def test_as_of_typing(name):
-    """The class has what typing's has."""
     ours, theirs = getattr(Ours, name), getattr(Theirs, name)
     if name == "__annotations__":
         theirs = {key: getattr(value, "__forward_arg__", value) for key, value in theirs.items()}
     assert ours == theirs
 
 
-def test_an_object():
-    """It is a tuple with names, defaults and methods."""
+def test_an_object_is_a_tuple_with_names():
     one = Ours(3)
     assert one == (3, 0) and one.sum == 3 and str(one) == "3/0" and repr(one) == "Ours(x=3, y=0)"
     assert one._replace(y=1) == Ours(y=1, x=3) and one._asdict() == {"x": 3, "y": 0}
@@ -76,6 +74,5 @@ def test_an_object():
 
 
 def test_a_class_above_it():
-    """A class can be made of one as of any tuple."""
     assert Above(1, 2).double == (2, 4)
     assert isinstance(Above(1), Ours) and type(Above(1, 2).double) is Above

@@ -1,4 +1,4 @@
-"""What somebody may have meant."""
+"""The name that somebody may have meant."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from aserve.core.near_names import near_names
         ("aaa", {"aab": 1, "aac": 2}, ["aac"]),  # one, by default
     ],
 )
-def test_near_names(name, known, found):
-    """The nearest of those that are near enough."""
+def test_near_names_are_found(name, known, found):
     assert near_names(name, known) == found
 
 

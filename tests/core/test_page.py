@@ -1,4 +1,4 @@
-"""A page, and what is known of a process by it."""
+"""A page, and the facts of a process in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ def test_fields_fit():
 
 
 def test_a_page_of_its_own():
-    """It is words, all of them 0, and no other's."""
     one, other = new_page(), new_page()
     assert one.tolist() == other.tolist() == [0] * (PAGE_BYTES // WORD_BYTES)
     one[Field.REQUESTS] = 2**64 - 1

@@ -1,4 +1,4 @@
-"""Patterns that are compiled at their first use."""
+"""Patterns compiled at their first use."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 from aserve.core.patterns import lazy_pattern
 
 
-def test_as_compiled():
-    """It does what the compiled one does, with its flags."""
+def test_a_pattern_works_like_a_compiled_one():
     one = lazy_pattern(r"a(b*)", re.IGNORECASE)
     assert one.match("ABb!")[1] == "Bb"
     assert one.fullmatch("c") is None
@@ -20,7 +19,7 @@ def test_as_compiled():
 
 
 def test_compiled_once_and_not_before(monkeypatch):
-    """Nothing is compiled before the first use; a method that was used is kept."""
+    """Nothing is compiled before the first use; a used method is kept."""
     monkeypatch.setattr(re, "compile", lambda *args: pytest.fail("compiled too soon"))
     one = lazy_pattern(r"a")
     monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""What outruns its reader waits in a file: in order, within its limit, and nothing is left of it."""
+"""Octets ahead of their reader wait in a file: in order, within its limit, and nothing is left of it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def during(monkeypatch, step):
 
 
 def test_first_in_first_out(new):
-    """What is read is what was appended, in any pieces; read empty, it is over."""
+    """Reads return the appended octets, in any pieces; read empty, the spool is over."""
     spool = new()
     for octets in (b"abc", b"", b"defgh", b"i"):
         assert spool.append(octets)
@@ -57,7 +57,7 @@ def test_first_in_first_out(new):
 
 
 def test_no_file_without_need(new, files):
-    """The file is made for the first octets, in the thread that appends them; one for all."""
+    """The file is made for the first octets, in the appending thread; one for all."""
     spool = new()
     assert files == []
     for _ in range(3):
@@ -72,8 +72,8 @@ def test_the_file_has_no_name(new, files):
     assert os.fstat(files[0].fileno()).st_nlink == 0
 
 
-def test_the_limit(new):
-    """Up to the limit, and not an octet more; what was read makes room."""
+def test_the_limit_is_exact(new):
+    """Up to the limit, and not an octet more; read octets make room."""
     spool = new(10)
     assert spool.append(b"0123456789")
     assert not spool.has_room(1) and not spool.append(b"a")
@@ -85,7 +85,7 @@ def test_the_limit(new):
 
 
 def test_more_than_the_limit_in_one_piece(new):
-    """What will never fit is not waited for once all before it is read."""
+    """An impossible piece is not waited for once all before it is read."""
     spool = new(10)
     assert spool.append(b"01234")
     assert not spool.append(b"x" * 11) and spool.is_begun
@@ -94,7 +94,7 @@ def test_more_than_the_limit_in_one_piece(new):
 
 
 def test_the_file_does_not_grow(new, files):
-    """Ever more octets go through a file that stays as large as the limit."""
+    """Ever more octets go through a file no larger than the limit."""
     spool = new(1000)
     numbers = random.Random(7)
     sent, received = bytearray(), bytearray()
@@ -144,7 +144,7 @@ def test_who_has_to_tell_the_reader(new):
 
 
 def test_read_empty_while_more_is_written(new, monkeypatch):
-    """Who finds nothing while a piece is on its way to the disk is called back for it."""
+    """A reader that finds nothing while a piece is on its way to the disk is called back for it."""
     spool = new()
     during(monkeypatch, lambda: seen.append((spool.read(100), spool.is_begun)))
     seen = []
@@ -157,7 +157,7 @@ def test_read_empty_while_more_is_written(new, monkeypatch):
 
 
 def test_no_place_for_the_file(new, monkeypatch):
-    """Where no file can be made, it says so once, and has no room from then on."""
+    """Where no file can be made, the spool tells it once, and has no room from then on."""
     spool = new()
     monkeypatch.setattr(tempfile, "tempdir", "/nonexistent/folder")
     with pytest.raises(OSError):
@@ -166,8 +166,8 @@ def test_no_place_for_the_file(new, monkeypatch):
     assert not spool.append(b"abc")
 
 
-def test_full_disk(new, monkeypatch):
-    """What is on the disk is still read; nothing of the piece that did not fit is."""
+def test_a_full_disk_loses_no_earlier_octet(new, monkeypatch):
+    """Octets on the disk are still read; nothing of the failed piece is."""
     spool = new()
     spool.append(b"abc")
     file = spool._file.file
@@ -180,7 +180,7 @@ def test_full_disk(new, monkeypatch):
 
 
 def test_a_file_that_has_lost_its_end(new, files):
-    """A disk that does not give back what it took is an error, not the end."""
+    """A disk that does not give back its octets is an error, not the end."""
     spool = new()
     spool.append(b"abc")
     os.ftruncate(files[0].fileno(), 0)
@@ -192,7 +192,7 @@ def test_a_file_that_has_lost_its_end(new, files):
 
 
 def test_the_disk_of_all_responses(files):
-    """What all of them may take is a limit for each; what is read makes room in its own file, and the end gives all back."""
+    """The limit of all is a limit for each; reads make room in its own file, and the end gives all back."""
     room = space(octets=10)
     one, other = ResponseSpool(100, room), ResponseSpool(100, room)
     assert one.begin() and one.append(b"123456")
@@ -206,7 +206,7 @@ def test_the_disk_of_all_responses(files):
 
 
 def test_no_file_for_another_response(files):
-    """Where there are enough temporary files, a response takes the short way, and may have one when another has ended."""
+    """With too many temporary files, a response takes the short way, and may have one after another's end."""
     room = space(files=1)
     one, other = ResponseSpool(100, room), ResponseSpool(100, room)
     assert one.begin() and one.append(b"abc")
@@ -219,8 +219,7 @@ def test_no_file_for_another_response(files):
 # The end
 
 
-def test_sealed(new):
-    """Nothing comes behind the end; what came before it is read."""
+def test_a_sealed_spool_takes_nothing_more(new):
     spool = new()
     spool.append(b"abc")
     spool.seal()
@@ -230,8 +229,7 @@ def test_sealed(new):
 
 
 @pytest.mark.parametrize("is_used", [False, True])
-def test_closed(new, files, is_used):
-    """A spool given up is closed at once, and takes nothing more."""
+def test_a_closed_spool_takes_nothing_more(new, files, is_used):
     spool = new()
     if is_used:
         spool.append(b"abc")
@@ -268,7 +266,7 @@ def test_closed_while_nothing_could_be_written(files, monkeypatch):
 
 
 def test_a_large_file_is_closed_elsewhere(new, files, monkeypatch):
-    """The loop is not held up by a file that takes long to let go of: that is left to a worker."""
+    """A slow close does not hold up the loop: it is left to a worker."""
     monkeypatch.setattr(spool_module, "QUICK_CLOSE_BYTES", 10)
     spool = new()
     spool.append(b"x" * 11)
@@ -279,7 +277,7 @@ def test_a_large_file_is_closed_elsewhere(new, files, monkeypatch):
 
 
 class SlowToClose:
-    """A file, and what happens while it is being closed, by whichever thread."""
+    """A file, and an event during its close, by either thread."""
 
     def __init__(self, file, meanwhile):
         self._file, self._meanwhile, self.closings = file, meanwhile, 0
@@ -315,7 +313,7 @@ def slow_files(monkeypatch):
 
 
 def test_closed_again_while_a_worker_closes_the_file(slow_files, monkeypatch):
-    """A file that a worker is closing has an owner: the loop, which gives the spool up twice, has nothing to do."""
+    """A file under its worker's close has an owner: the loop, which gives the spool up twice, has nothing to do."""
     monkeypatch.setattr(spool_module, "QUICK_CLOSE_BYTES", 10)
     spool = ResponseSpool(100, space())
     again = []
@@ -329,7 +327,7 @@ def test_closed_again_while_a_worker_closes_the_file(slow_files, monkeypatch):
 
 
 def test_nobody_waits_for_a_file_that_its_writer_closes(slow_files, monkeypatch):
-    """While the writer lets go of a file that was given up, which may take long, the loop goes on."""
+    """While the writer slowly closes a given-up file, the loop goes on."""
     spool = ResponseSpool(100, space())
     seen = []
 
@@ -348,7 +346,7 @@ def test_nobody_waits_for_a_file_that_its_writer_closes(slow_files, monkeypatch)
 
 
 def test_what_comes_behind_an_empty_spool():
-    """A piece that is appended after the last read makes those that follow go to the file, too, and not past it."""
+    """A piece appended after the last read makes later ones go to the file, too, and not past it."""
     spool = ResponseSpool(1000, space())
     assert spool.begin() and spool.append(b"one")
     assert (spool.read(100), spool.read(100), spool.is_begun) == (b"one", b"", False)

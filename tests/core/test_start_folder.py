@@ -1,4 +1,4 @@
-"""The folder of the start, by its name: entered where that leads now, or refused in words."""
+"""The folder of the start, by its name: entered by its present target, or refused in words."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def flip(releases):
     (releases / "next").rename(releases / "current")
 
 
-def test_its_name(releases):
-    """It is what the environment says, if that is true; else where the process is."""
+def test_its_name_is_the_environments_if_true(releases):
+    """The name is the environment's, if true; else the process's place."""
     current, one = str(releases / "current"), str(releases / "one")
     for said, found in (
         (current, (current, True)),
@@ -46,7 +46,7 @@ def test_its_name(releases):
 
 
 def test_a_link_that_leads_elsewhere(releases):
-    """The process goes there; so does what sys.path had of the folder, but not an environment in it."""
+    """The process goes there; so do sys.path's entries of the folder, but not an environment in it."""
     folder, one, two = StartFolder(str(releases / "current"), True), str(releases / "one"), str(releases / "two")
     sys.path[:] = [f"{one}/lib", one, f"{one}/venv/lib", f"{one}x"]
     folder.enter(OWN)
@@ -58,7 +58,7 @@ def test_a_link_that_leads_elsewhere(releases):
 
 
 def test_what_was_imported_from_it(releases, monkeypatch):
-    """To read everything again, modules of the folder are forgotten; not those that were there at first, aserve's or C's."""
+    """To read everything again, modules of the folder are forgotten; not the first ones, aserve's or C's."""
     places = {
         "r_own": "a.py", "r_conf": "b.py", "r_c": "c.so", "aserve.r": "d.py", "r_venv": "venv/e.py", "r_none": None,
     }  # fmt: skip
@@ -74,7 +74,7 @@ def test_what_was_imported_from_it(releases, monkeypatch):
 
 @pytest.mark.parametrize("is_said", [True, False])
 def test_a_folder_that_is_gone(releases, is_said):
-    """It is told with its name, and what to do; the process stays where it is."""
+    """The folder is told with its name, and advice; the process stays."""
     (releases / "current").unlink()
     with pytest.raises(
         FolderGoneError, match=r"current, where aserve was started, cannot be entered any more \(No such"
@@ -84,14 +84,14 @@ def test_a_folder_that_is_gone(releases, is_said):
 
 
 def test_another_folder_in_its_place(releases):
-    """Where no one has said the name, it may not be what was meant."""
+    """Without a told name, another folder may not be the meant one."""
     flip(releases)
     with pytest.raises(FolderGoneError, match="is another folder now, and without PWD in the environment"):
         StartFolder(str(releases / "current"), False).enter(OWN)
 
 
 def test_a_folder_that_may_not_be_entered(releases, monkeypatch):
-    """Where rights hide where the name leads, nothing is said; where it is another, that is told."""
+    """Where rights hide the name's target, nothing is told; a different target is."""
     folder = StartFolder(str(releases / "current"), True)
     flip(releases)
 
@@ -110,7 +110,7 @@ def test_a_folder_that_may_not_be_entered(releases, monkeypatch):
 
 
 def test_where_the_process_is_nowhere(releases, monkeypatch):
-    """A folder that was removed is entered again where its name leads somewhere."""
+    """A removed folder is entered again where its name leads somewhere."""
     folder = StartFolder(str(releases / "current"), True)
     flip(releases)
     (releases / "one").rmdir()
@@ -119,8 +119,8 @@ def test_where_the_process_is_nowhere(releases, monkeypatch):
     assert os.getcwd() == str(releases / "two") and sys.path == path
 
 
-def test_whole_paths(releases):
-    """A path that is meant from there goes by the name, if that is known and leads somewhere."""
+def test_whole_paths_go_by_the_name(releases):
+    """A path below the folder goes by the name, if known and leading somewhere."""
     current = str(releases / "current")
     assert StartFolder(current, True).whole("a/b") == f"{current}/a/b"
     assert StartFolder(current, True).whole("/a") == "/a"

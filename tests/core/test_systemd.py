@@ -1,4 +1,4 @@
-"""What systemd passes and hears: variables in, messages out."""
+"""systemd's variables in, messages out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ US, OTHER = str(PID), str(PID + 1)
 
 @pytest.fixture(autouse=True)
 def number(monkeypatch):
-    """This process has the number that the tables were written with."""
+    """This process has the number in the tables."""
     monkeypatch.setattr(os, "getpid", lambda: PID)
 
 
@@ -46,21 +46,19 @@ def manager(tmp_path):
         ({"LISTEN_PID": US, "LISTEN_FDS": "2", "LISTEN_FDNAMES": "aserve-stored-x:web"}, {"web": [4]}),
     ],
 )
-def test_passed_sockets(environ, found):
+def test_passed_sockets_have_names(environ, found):
     """sd_listen_fds(3): the descriptors from 3 on, by their names; several may have one name."""
     assert passed_sockets(environ) == found
 
 
 @pytest.mark.parametrize(("pid", "found"), [(US, {"aserve-stored-x": [3, 5]}), (OTHER, {})], ids=["ours", "another's"])
-def test_stored_sockets(pid, found):
-    """Those that were stored before are known by their names."""
+def test_stored_sockets_are_known_by_name(pid, found):
     names = "aserve-stored-x:web:aserve-stored-x"
     assert stored_sockets({"LISTEN_PID": pid, "LISTEN_FDS": "3", "LISTEN_FDNAMES": names}) == found
 
 
 @pytest.mark.parametrize(("environ", "size"), [({}, 0), ({"FDSTORE": "7"}, 7), ({"FDSTORE": "many"}, 0)])
 def test_the_size_of_the_store(environ, size):
-    """systemd says it since version 254."""
     assert store_size(environ) == size
 
 
@@ -75,7 +73,7 @@ def test_the_size_of_the_store(environ, size):
     ids=["another process", "no process", "no number", "too few names"],  # reasons have pids, which differ in each run
 )
 def test_what_was_passed_to_nobody(environ, reason):
-    """A shell in between, or variables that contradict each other, are told."""
+    """A shell in between, or contradicting variables, are told."""
     assert reason in error_of(passed_sockets, environ)
 
 
@@ -92,12 +90,11 @@ def test_what_was_passed_to_nobody(environ, reason):
         ({"WATCHDOG_USEC": "soon"}, 0),
     ],
 )
-def test_watchdog_seconds(environ, seconds):
-    """sd_watchdog_enabled(3): the time, when it is for this process."""
+def test_watchdog_seconds_are_for_this_process(environ, seconds):
     assert watchdog_seconds(environ) == seconds
 
 
-# What is told
+# Messages
 
 
 @pytest.mark.parametrize(
@@ -111,14 +108,14 @@ def test_watchdog_seconds(environ, seconds):
         (lambda notifier: notifier.forget("web"), ["FDSTOREREMOVE=1", "FDNAME=web"]),
     ],
 )
-def test_messages(manager, tell, message):
-    """Each is one datagram of the fields that sd_notify(3) has for it."""
+def test_messages_are_one_datagram_each(manager, tell, message):
+    """Each message is one datagram of sd_notify(3)'s fields."""
     tell(Notifier.from_environ(manager.environ))
     assert manager.hear() == [message]
 
 
-def test_reloading(manager):
-    """Type=notify-reload wants the time, of the clock that it looks at itself, in microseconds."""
+def test_reloading_has_the_time(manager):
+    """Type=notify-reload wants the time of its own clock, in microseconds."""
     before = time.monotonic_ns() // 1000
     Notifier(manager.address).reloading("loading")
     [[first, usec, status]] = manager.hear()
@@ -146,15 +143,14 @@ def test_an_abstract_address(tmp_path):
         manager.close()
 
 
-def test_no_manager(monkeypatch):
-    """Without NOTIFY_SOCKET nobody is told, and no socket is made."""
+def test_no_manager_means_no_socket(monkeypatch):
     monkeypatch.setattr(socket, "socket", None)
     notifier = Notifier.from_environ({})
     assert notifier.ready("serving") and not notifier.is_heard
 
 
 def test_a_manager_that_is_gone(tmp_path, caplog):
-    """What is lost is told once, and does no harm."""
+    """Lost messages are told once, and do no harm."""
     notifier = Notifier(str(tmp_path / "gone"))
     assert not notifier.ready("serving")
     notifier.alive()
@@ -163,7 +159,7 @@ def test_a_manager_that_is_gone(tmp_path, caplog):
 
 
 def test_a_manager_that_does_not_listen(manager, caplog):
-    """A full socket does not hold us up: the rest is lost, and whoever must say it can say it again."""
+    """A full socket does not hold us up: the rest is lost, and can be told again."""
     notifier = Notifier(manager.address)
     for _ in range(2000):
         notifier.alive()
@@ -182,13 +178,12 @@ def test_a_manager_that_does_not_listen(manager, caplog):
         ({"STATE_DIRECTORY": "/var/lib/a:/var/lib/b"}, "/var/lib/a"),
     ],
 )
-def test_state_folder(said, folder):
-    """StateDirectory= names one, or several; the first is ours."""
+def test_the_first_state_folder_is_ours(said, folder):
     assert state_folder(said) == folder
 
 
 def test_folders_of_a_run(tmp_path, monkeypatch):
-    """The first folder of RuntimeDirectory=; that of the user's login, if it is this user's."""
+    """The first folder of RuntimeDirectory=; or the user's login folder, if this user's."""
     assert (
         systemd.runtime_folder({"RUNTIME_DIRECTORY": "/run/a:/run/b"}) == "/run/a"
         and systemd.runtime_folder({}) is None

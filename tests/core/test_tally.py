@@ -1,4 +1,4 @@
-"""What a supervisor counts."""
+"""A supervisor's counts."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from aserve.features.metrics.table import SUPERVISED
 
 
 def lines(tally):
-    """Return its numbers that are not 0, as Prometheus reads them."""
+    """Return its numbers but zeros, in Prometheus' form."""
     return [f"{name}{{{cell}}} {count}" for name, cell, count in tally if count]
 
 
-def test_restarts():
-    """A worker is replaced for the reason that was expected, or its own, or else by a reload."""
+def test_restarts_count_by_their_reason():
+    """A restart counts by its expected reason, or its own, or else as a reload."""
     tally = Tally()
     assert lines(tally) == []
     tally.expect_restart(1, "recycle")
@@ -26,8 +26,7 @@ def test_restarts():
     ]
 
 
-def test_other_code():
-    """It goes on with the numbers of before, and drops what it does not know."""
+def test_other_code_goes_on_with_the_numbers():
     tally, again = Tally(), Tally()
     tally.count(RELOADS, 'result="done"')
     again.count(RELOADS, 'result="done"')
@@ -36,11 +35,10 @@ def test_other_code():
 
 
 def test_what_is_not_in_the_table():
-    """A name that nobody would find is a bug."""
     with pytest.raises(KeyError):
         Tally().count("aserve_unknown_total")
 
 
 def test_each_has_a_metric():
-    """What a supervisor counts is told by metrics, in the same order."""
+    """Metrics tell a supervisor's counts, in the same order."""
     assert [(metric.name, tuple(metric.cells)) for metric in SUPERVISED] == [*CELLS.items()]

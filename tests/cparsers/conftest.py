@@ -50,14 +50,14 @@ FLAGS = [
 
 
 class Case(NamedTuple):
-    """One file of the corpus, and the JSON beside it."""
+    """One file of the corpus, and its JSON."""
 
     raw: bytes
     expected: dict[str, Any]
 
     @property
     def limits(self) -> dict[str, int]:
-        """What the case sets otherwise than the tests' usual limits."""
+        """The case's own limits, in place of the tests' usual ones."""
         return self.expected.get("limits", {})
 
 
@@ -71,7 +71,7 @@ class Head(NamedTuple):
 
 
 class Body(NamedTuple):
-    """What a chunked decoder made of all it was fed."""
+    """A chunked decoder's result."""
 
     consumed: int
     is_done: bool
@@ -131,7 +131,7 @@ def parse(
     max_fields: int = 100,
     vars_cap: int = 1 << 17,
 ) -> Head | str:
-    """Parse a head of which `ends` tell how much had come at each call; return it or the error's name."""
+    """Parse a head, received up to each of `ends` in turn; return it or the error's name."""
     vars_block = ffi.new("char[]", vars_cap)
     head = ffi.new("http1_head *")
     head.vars = vars_block
@@ -156,7 +156,7 @@ def parse(
 
 
 def decode(pieces: list[bytes], max_extension_len: int = 256, max_trailer_len: int = 8192) -> Body | str:
-    """Decode a chunked body that comes in `pieces`; return what came of it or the error's name."""
+    """Decode a chunked body received in `pieces`; return the result or the error's name."""
     body = ffi.new("http1_chunked *")
     body.max_extension_len = max_extension_len
     body.max_trailer_len = max_trailer_len
@@ -181,7 +181,7 @@ def parse_uwsgi(
     vars_cap: int | None = None,
     max_items: int = 255,
 ) -> Packet | str:
-    """Parse a packet, RPC's items too, of which `ends` tell how much had come at each call."""
+    """Parse a packet, RPC's items too, received up to each of `ends` in turn."""
     vars_cap = max_packet_len if vars_cap is None else vars_cap
     vars_block = ffi.new("char[]", vars_cap)
     packet = ffi.new("uwsgi_packet *")
@@ -214,7 +214,7 @@ def parse_scgi(
     max_vars: int = 100,
     vars_cap: int | None = None,
 ) -> Request | str:
-    """Parse a head of SCGI of which `ends` tell how much had come at each call."""
+    """Parse a head of SCGI, received up to each of `ends` in turn."""
     vars_cap = max_head_len if vars_cap is None else vars_cap
     vars_block = ffi.new("char[]", vars_cap)
     head = ffi.new("scgi_head *")
@@ -286,14 +286,14 @@ def lane(new_lane):
 
 @pytest.fixture
 def run_out():
-    """Let no more descriptors be had; return what gives them back."""
+    """Let no more descriptors be had; return the function that gives them back."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     def restore() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
     def begin() -> Any:
-        # Not the lowest number that is free: whatever else runs in this process may close one below. poll(2) needs a limit of 1.
+        # Not the lowest free number: other code in this process may close one below. poll(2) needs a limit of 1.
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
         return restore
 

@@ -18,7 +18,7 @@ CODES = re.findall(r"(ASERVE_\w+) = (-\d+), +/\* +(\d+) (.*) \*/", (ROOT / "cpar
 
 
 def text_of(code: int) -> str:
-    """Return what the parser says of a code."""
+    """Return the parser's text for a code."""
     return ffi.string(lib.aserve_strerror(code)).decode("ascii")
 
 
@@ -28,8 +28,8 @@ def test_header_is_read():
 
 
 @pytest.mark.parametrize(("name", "code", "status", "reason"), CODES)
-def test_code(name, code, status, reason):
-    """Each code has the status of its comment, and a text that names the comment's clause."""
+def test_each_code_has_status_and_text(name, code, status, reason):
+    """Each code has the status of its comment, and a text with the comment's clause."""
     assert getattr(lib, name) == int(code)
     assert lib.aserve_status(int(code)) == int(status)
     text = text_of(int(code))
@@ -39,20 +39,19 @@ def test_code(name, code, status, reason):
         assert f"(RFC {clause[1]} section {clause[2]})" in text
 
 
-def test_texts_differ():
-    """No two codes have the same text."""
+def test_texts_of_codes_all_differ():
     assert len({text_of(int(code)) for _, code, _, _ in CODES}) == len(CODES)
 
 
 @pytest.mark.parametrize("code", [0, 1, 400, lib.ASERVE_LAST_ERROR - 1, -(2**31), 2**31 - 1])
-def test_unknown_code(code):
-    """A number that is no error has no status, and a text that says so."""
+def test_an_unknown_code_has_no_status(code):
+    """An unknown number has no status, and a text that says so."""
     assert lib.aserve_status(code) == 0
     assert text_of(code) == "unknown result code"
 
 
 def test_every_code_has_an_input(load_corpus):
-    """No result code is without a file of the corpus that brings it about."""
+    """Each result code has a file of the corpus that causes it."""
     folders = ["http1/reject", "chunked/reject", "uwsgi/reject", "scgi/reject"]
     reached = {"ASERVE_" + case.expected["error"] for folder in folders for case in load_corpus(folder).values()}
     assert {name for name, _, _, _ in CODES} - reached == {"ASERVE_INCOMPLETE"}

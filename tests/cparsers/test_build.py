@@ -1,4 +1,4 @@
-"""How the extension is built: hardened as far as the compiler goes, and built all the same where it does not."""
+"""The extension's build: hardened as far as the compiler goes, and built all the same where it does not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def build():
 
 @pytest.fixture(params=["_cparsers", "_native"])
 def readelf(request):
-    """readelf(*flags): what it says of an extension."""
+    """readelf(*flags): its words on an extension."""
     extension = pytest.importorskip(f"aserve.{request.param}", reason=f"aserve.{request.param} is not built here")
 
     def run(*flags):
@@ -40,15 +40,14 @@ def readelf(request):
 
 @needs_readelf
 def test_the_linker_s_part(readelf):
-    """Every function of others is bound when the extension is loaded, and the table of them is read-only then."""
+    """Every foreign function is bound when the extension is loaded, and their table is read-only then."""
     assert "BIND_NOW" in readelf("--dynamic") or " NOW" in readelf("--dynamic")
     assert "GNU_RELRO" in readelf("--program-headers")
-    assert " RWE " not in readelf("--program-headers")  # nor is there a stack that can be run
+    assert " RWE " not in readelf("--program-headers")  # nor is there an executable stack
 
 
 @needs_readelf
 def test_the_compiler_s_part(build, readelf):
-    """A function that overruns a buffer on its stack ends the process."""
     if "-fstack-protector-strong" not in build.compile_flags:
         pytest.skip("this compiler has no stack protector")
     assert "__stack_chk_fail" in readelf("--dyn-syms")
@@ -71,7 +70,7 @@ def compiler(tmp_path, monkeypatch):
 
 
 def test_flags_that_the_compiler_refuses(build, compiler, monkeypatch):
-    """What a compiler or linker does not know is left out, and nothing else is."""
+    """Unknown flags of a compiler or linker are left out, and no others."""
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(build, "FORTIFIED", build.PROBE)  # a compiler that asks for it by itself
     compiler()
@@ -86,7 +85,7 @@ def test_flags_that_the_compiler_refuses(build, compiler, monkeypatch):
 
 
 def test_where_the_libc_s_checks_are_asked_for(build, monkeypatch):
-    """They are asked for at level 2, whatever Python's own flags say; where it is so already, that stays."""
+    """They are asked for at level 2, whatever Python's own flags; where already set, they stay."""
     for own, expected in (
         ("-O2", True),
         ("-O2 -D_FORTIFY_SOURCE=1", True),
@@ -99,8 +98,8 @@ def test_where_the_libc_s_checks_are_asked_for(build, monkeypatch):
         assert ("-D_FORTIFY_SOURCE=2" in flags) is (expected and not build.compiles([], build.FORTIFIED))
 
 
-def test_without_optimisation(build, monkeypatch):
-    """The libc warns of its checks where nothing is optimised: then they are left out, and the build has no warning."""
+def test_without_optimisation_there_is_no_warning(build, monkeypatch):
+    """The libc warns of its checks without optimisation: then they are left out, and the build has no warning."""
     monkeypatch.setenv("CFLAGS", "-O0")
     if not build.compiles(["-O1"]):
         pytest.skip("there is no compiler")
@@ -108,8 +107,7 @@ def test_without_optimisation(build, monkeypatch):
     assert build.compiles(flags)
 
 
-def test_other_systems(build, monkeypatch):
-    """Windows' compiler is asked for nothing, macOS' linker for nothing of ELF's."""
+def test_other_systems_get_no_flags_of_elf(build, monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     assert build.hardening()[1] == []
     monkeypatch.setattr(os, "name", "nt")

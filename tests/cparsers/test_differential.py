@@ -1,7 +1,7 @@
 """Our HTTP/1.1 parser beside llhttp (through httptools): where two parsers differ, requests are smuggled.
 
-What both accept must mean the same; what only one accepts must be in DISAGREEMENTS, with the
-clause that decides.  docs/parser-differences.md is that table for readers.
+Requests accepted by both must mean the same; a request accepted by one alone must be in DISAGREEMENTS, with the deciding clause.
+docs/parser-differences.md is the table for readers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MUTATIONS = 20_000
 
 
 class Reading(NamedTuple):
-    """What a parser makes of the first request among some octets."""
+    """A parser's view of the first request among some octets."""
 
     # "refused"; "head" and "body": waits for more of it; "done"
     state: str
@@ -35,19 +35,19 @@ class Reading(NamedTuple):
 
     @property
     def is_accepted(self) -> bool:
-        """Whether its head was accepted and its body, as far as it is there, is good."""
+        """Tell whether the head was accepted and the present body is good."""
         return self.state in ("body", "done")
 
 
 class Disagreement(NamedTuple):
-    """Something that the two parsers may judge differently, and who is stricter."""
+    """A point of possible disagreement, and the stricter parser."""
 
     name: str
     stricter: str  # "neither": both accept, and read it differently
     clause: str
-    # The stricter one's reasons, as patterns; what is read differently, if neither is.
+    # The stricter one's reasons, as patterns; or the different part, if neither is.
     reasons: str
-    # What else must be so of the octets.
+    # A further condition on the octets.
     octets: str = ""
 
 
@@ -212,14 +212,14 @@ def our_reading(raw: bytes) -> Reading:
 
 
 def refused(code: int) -> Reading:
-    """Return the reading that an error code stands for."""
+    """Return the reading of an error code."""
     names = {getattr(lib, name): name for name in dir(lib) if name.startswith("ASERVE_")}
     names[lib.ASERVE_VARS_FULL] = "ASERVE_VARS_FULL"  # LAST_ERROR is the same number
     return Reading("refused", names[code][len("ASERVE_") :])
 
 
 class Callbacks:
-    """Collects what httptools tells of the first request."""
+    """Collects httptools' calls on the first request."""
 
     def __init__(self) -> None:
         self.state = "head"
@@ -295,7 +295,7 @@ def find(stricter: str, reason: str, raw: bytes) -> str:
 
 
 def differences(raw: bytes) -> list[tuple[str, str]]:
-    """Return what the parsers disagree about, each with the name of its entry, if it has one."""
+    """Return the parsers' disagreements, each with the name of its entry, if any."""
     ours, theirs = our_reading(raw), their_reading(raw)
     if ours.is_accepted and theirs.is_accepted:
         if theirs.keep_alive is None:  # httptools tells it at the end of the body only
@@ -310,7 +310,7 @@ def differences(raw: bytes) -> list[tuple[str, str]]:
         return [("we wait, httptools accepts", "")]
     if theirs.state == "head" and ours.is_accepted:
         return [("httptools waits, we accept", "")]
-    # Both refuse; or we wait for the end of a head that httptools refused before.
+    # Both refuse; or we wait for the end of a head refused by httptools before.
     return []
 
 
@@ -327,18 +327,16 @@ def requests(load_corpus: Callable[[str], dict[str, Any]]) -> list[bytes]:
 
 
 def check(raw: bytes) -> None:
-    """Fail for a disagreement that is not listed."""
+    """Fail for an unlisted disagreement."""
     for what, entry in differences(raw):
         assert entry, f"{what}: {raw!r}\nours: {our_reading(raw)}\ntheirs: {their_reading(raw)}"
 
 
-def test_heads(any_head):
-    """The heads of the corpus are read as llhttp reads them, or the difference is listed."""
+def test_heads_are_read_as_by_llhttp(any_head):
     check(any_head.raw)
 
 
-def test_bodies(any_body):
-    """So are its chunked bodies."""
+def test_bodies_are_read_as_by_llhttp(any_body):
     check(with_head(any_body.raw))
 
 
@@ -371,8 +369,7 @@ def mutate(raw: bytes, choose: Callable[[int], int]) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_mutations(seed, load_corpus):
-    """Thousands of mutated requests are read as llhttp reads them, or the difference is listed."""
+def test_mutations_are_read_as_by_llhttp(seed, load_corpus):
     inputs = [raw for raw in requests(load_corpus) if len(raw) < 2000]
     generator = random.Random(seed)
 
@@ -385,7 +382,7 @@ def test_mutations(seed, load_corpus):
 
 
 def test_every_disagreement_is_seen(load_corpus):
-    """Each listed disagreement has an input in the corpus that shows it."""
+    """Each listed disagreement has an input in the corpus."""
     seen = {entry for raw in requests(load_corpus) for _, entry in differences(raw)}
     assert [entry.name for entry in DISAGREEMENTS if entry.name not in seen] == []
 

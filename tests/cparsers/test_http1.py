@@ -1,4 +1,4 @@
-"""http1_parse_head: what it reads, what it refuses, that no split and no limit changes its mind."""
+"""http1_parse_head: its readings and refusals; no split and no limit changes them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ def every_octet(template: bytes):
 # The corpus
 
 
-def test_accepted_head(accepted_head, parse_head):
-    """Each head of the corpus means what its JSON says."""
+def test_an_accepted_head_means_its_json(accepted_head, parse_head):
     head = parse_head(accepted_head.raw, **accepted_head.limits)
     assert not isinstance(head, str), head
     expected = accepted_head.expected
@@ -32,8 +31,7 @@ def test_accepted_head(accepted_head, parse_head):
 
 
 @pytest.mark.long_on_pypy
-def test_rejected_head(rejected_head, parse_head):
-    """Each bad head of the corpus is refused for the reason its JSON names, with its clause."""
+def test_a_rejected_head_has_its_reason(rejected_head, parse_head):
     assert parse_head(rejected_head.raw, **rejected_head.limits) == rejected_head.expected["error"]
     assert rejected_head.expected["clause"].startswith("RFC ")
 
@@ -42,8 +40,7 @@ def test_rejected_head(rejected_head, parse_head):
 
 
 @pytest.mark.long_on_pypy
-def test_two_pieces(any_head, parse_head):
-    """A head cut in two anywhere is answered as the whole is."""
+def test_two_pieces_are_answered_like_one(any_head, parse_head):
     raw, limits = any_head.raw, any_head.limits
     whole = parse_head(raw, **limits)
     for cut in range(len(raw)):
@@ -52,7 +49,7 @@ def test_two_pieces(any_head, parse_head):
 
 @pytest.mark.long_on_pypy
 def test_octet_by_octet(any_head, parse_head):
-    """A head that drips in octet by octet is answered as the whole is."""
+    """A head in single octets is answered as the whole."""
     raw, limits = any_head.raw, any_head.limits
     assert parse_head(raw, list(range(len(raw) + 1)), **limits) == parse_head(raw, **limits)
 
@@ -122,14 +119,12 @@ def test_nothing_is_incomplete(parse_head):
     ],
     ids=lambda value: value.decode() if isinstance(value, bytes) else "",
 )
-def test_octets_allowed(template, allowed, parse_head):
-    """Each production takes the octets of its RFC, and no other of the 256."""
+def test_octets_allowed_are_the_rfcs(template, allowed, parse_head):
     accepted = {octet for octet, raw in every_octet(template) if len(parse_head(raw)) == 4}
     assert accepted == allowed
 
 
-def test_percent_decoding(parse_head):
-    """Every escape but %00 becomes its octet, in either case of its digits."""
+def test_percent_decoding_takes_all_but_nul(parse_head):
     for octet in range(1, 256):
         for escape in (f"%{octet:02x}", f"%{octet:02X}"):
             head = parse_head(f"GET /{escape}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode())
@@ -139,7 +134,7 @@ def test_percent_decoding(parse_head):
 # Limits
 
 
-def test_line_limit(parse_head):
+def test_a_line_reaches_its_limit(parse_head):
     """A request line may reach max_line_len, CRLF not counted, and no more."""
     line_len = BARE.index(b"\r\n")
     assert parse_head(BARE, max_line_len=line_len).consumed == len(BARE)
@@ -170,8 +165,7 @@ def test_line_limit_is_not_for_field_lines(parse_head):
 
 
 @pytest.mark.parametrize("raw", [BARE, b"\r\n\r\n" + BARE], ids=["bare", "empty lines"])
-def test_head_limit(raw, parse_head):
-    """A head may reach max_head_len, all of it counted, and no more."""
+def test_a_head_reaches_its_limit(raw, parse_head):
     drip = list(range(len(raw) + 1))
     for ends in (None, drip):
         assert parse_head(raw, ends, max_head_len=len(raw)).consumed == len(raw)
@@ -184,8 +178,7 @@ def test_head_limit_does_not_wait(parse_head):
     assert parse_head(BARE[:-1], max_head_len=len(BARE) - 1) == "HEAD_TOO_LARGE"
 
 
-def test_field_limit(parse_head):
-    """As many field lines as max_fields are allowed; dropped ones count."""
+def test_fields_reach_their_limit(parse_head):
     raw = b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A_B: c\r\n" * 4 + b"\r\n"
     assert parse_head(raw, max_fields=5).consumed == len(raw)
     assert parse_head(raw, max_fields=4) == "TOO_MANY_FIELDS"
@@ -209,8 +202,7 @@ def test_content_length_limit(parse_head):
 # Meaning
 
 
-def test_pipelined_heads(parse_head):
-    """Heads in one buffer are read one after the other."""
+def test_pipelined_heads_are_read_in_turn(parse_head):
     raw = b"GET /1 HTTP/1.1\r\nHost: x\r\n\r\n" + BARE + b"\r\n" + BARE
     targets = []
     while raw:
@@ -235,8 +227,7 @@ def test_pipelined_heads(parse_head):
         ("1.0", ["keep-alive", "close"], False),
     ],
 )
-def test_keep_alive(version, connection, is_kept, parse_head):
-    """The connection is kept as RFC 9112 section 9.3 says."""
+def test_keep_alive_follows_rfc_9112(version, connection, is_kept, parse_head):
     fields = "".join(f"Connection: {value}\r\n" for value in connection)
     head = parse_head(f"GET / HTTP/{version}\r\nHost: x\r\n{fields}\r\n".encode())
     assert ("KEEP_ALIVE" in head.flags) == is_kept
@@ -265,8 +256,7 @@ def test_plain_request_has_two_flags(parse_head):
         ("GET / HTTP/1.1", ["Connection: Upgrade", "Upgrade: websocket", "Transfer-Encoding: chunked"], False),
     ],
 )
-def test_websocket(line, fields, is_flagged, parse_head):
-    """Who asks for a WebSocket as RFC 6455 says is noticed, and nobody else."""
+def test_only_a_right_websocket_is_noticed(line, fields, is_flagged, parse_head):
     head = parse_head("\r\n".join([line, "Host: x", *fields, "", ""]).encode())
     assert ("WEBSOCKET" in head.flags) == is_flagged
 
@@ -275,8 +265,7 @@ def test_websocket(line, fields, is_flagged, parse_head):
     ("name", "is_flagged"),
     [("X_A", True), ("_", True), ("Content_Length", True), ("X-A", False), ("Proxy", True), ("X-A: _, X_A", False)],
 )
-def test_dropped(name, is_flagged, parse_head):
-    """That a field is in no var is noticed."""
+def test_a_dropped_field_is_noticed(name, is_flagged, parse_head):
     head = parse_head(BARE[:-2] + f"{name}: 1\r\n\r\n".encode())
     assert ("DROPPED" in head.flags) == is_flagged
 
@@ -302,7 +291,7 @@ def test_dropped(name, is_flagged, parse_head):
         ("From", False),
     ],
 )
-def test_forwarded(name, is_flagged, parse_head):
-    """A field by which proxies tell of their client is noticed, and no other."""
+def test_forwarded_fields_are_noticed(name, is_flagged, parse_head):
+    """A proxy's field about its client is noticed, and no other."""
     head = parse_head(BARE[:-2] + f"{name}: 1\r\n\r\n".encode())
     assert ("FORWARDED" in head.flags) == is_flagged

@@ -1,4 +1,4 @@
-"""What a request is called, for who reads it after a crash."""
+"""A request's name for a reader after a crash."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aserve._cparsers import ffi, lib
 
 
 def describe(*pairs: str, is_cut: bool = False) -> str:
-    """Return what an entry says of these vars; it may have said something longer before."""
+    """Return an entry's text for these vars, perhaps behind a longer one."""
     entry = ffi.new("in_flight_entry *", {"text": b"x" * lib.IN_FLIGHT_TEXT_CAP, "since": 7})
     vars = "".join(part + "\0" for part in pairs).encode("ascii")
     vars = vars[:-1] if is_cut else vars
@@ -30,13 +30,11 @@ def describe(*pairs: str, is_cut: bool = False) -> str:
         (("REQUEST_METHOD", "", "REQUEST_URI", ""), " "),
     ],
 )
-def test_the_text(pairs, text, is_cut):
-    """Method and target, in whatever order the variables come; "-" for what is not there."""
+def test_the_text_has_method_and_target(pairs, text, is_cut):
     assert describe(*pairs, is_cut=is_cut) == text
 
 
-def test_long_targets():
-    """They are cut off at the end of the entry."""
+def test_long_targets_are_cut_off():
     assert describe("REQUEST_METHOD", "GET", "REQUEST_URI", "/" + "a" * 200) == "GET /" + "a" * 83
     assert describe("REQUEST_METHOD", "M" * 200, "REQUEST_URI", "/") == "M" * 88
     assert describe("REQUEST_METHOD", "GET", "REQUEST_URI", "/" + "a" * 83) == "GET /" + "a" * 83

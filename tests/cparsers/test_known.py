@@ -1,4 +1,4 @@
-"""known_parse_head: it says what http1_parse_head says, or nothing; which sections are kept."""
+"""known_parse_head: the answer of http1_parse_head, or none; the kept sections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HEAD = b"GET /a%20b?c HTTP/1.1\r\n" + FIELDS
 
 
 class Parsed:
-    """One call of a parser: its result, and what it has found."""
+    """One call of a parser: its result, and its findings."""
 
     def __init__(self, raw, known=None, **limits):
         self.vars = ffi.new("char[]", limits.get("vars_cap", 1 << 17))
@@ -28,14 +28,14 @@ class Parsed:
 
     @property
     def found(self):
-        """All that a caller sees of it."""
+        """Return everything visible to a caller."""
         head = self.head
         block = ffi.buffer(self.vars, head.vars_len + 1)[:]
         return self.code, head.flags, head.content_length, head.nvars, head.fields_off, block
 
 
 def keep(raw, **limits):
-    """Return the section of a head that was parsed; None: it was not kept, and all stayed as it was."""
+    """Return the section of a parsed head; None: it was not kept, and all stayed the same."""
     known, parsed = ffi.new("known_section *"), Parsed(raw, **limits)
     assert parsed.code > 0
     if lib.known_keep(known, raw, parsed.code, parsed.head):
@@ -44,8 +44,8 @@ def keep(raw, **limits):
     return None
 
 
-def test_the_corpus(accepted_head):
-    """Each good head whose section is kept means the same the second time, whatever follows it."""
+def test_the_corpus_means_the_same_again(accepted_head):
+    """Each good head with a kept section means the same the second time, whatever follows it."""
     raw, limits = accepted_head.raw, accepted_head.limits
     known = keep(raw, **limits)
     if known is not None:
@@ -64,8 +64,7 @@ def test_the_corpus(accepted_head):
     ],
 )
 @pytest.mark.parametrize("fields", [FIELDS, b"Content-Length: 3\r\nX-Forwarded-For: b\r\n" + FIELDS])
-def test_another_request(line, fields):
-    """The request line is the request's own."""
+def test_another_requests_line_is_its_own(line, fields):
     known = keep(b"GET / HTTP/1.1\r\n" + fields)
     raw = line + b"\r\n" + fields
     assert Parsed(raw, known).found == Parsed(raw).found
@@ -86,12 +85,12 @@ def test_another_request(line, fields):
     ],
 )
 def test_another_kind_of_request(line):
-    """What depends on more than the section, and what is bad, is left to http1_parse_head."""
+    """A head that depends on more than its section, or is bad, is left to http1_parse_head."""
     assert Parsed(line + b"\r\n" + FIELDS, keep(HEAD)).code == 0
 
 
-def test_another_section():
-    """A section that differs in one octet, or is not there as a whole, is another one."""
+def test_another_section_is_not_known():
+    """A section with one different octet, or not there as a whole, is another."""
     known = keep(HEAD)
     begin = HEAD.index(b"\n") + 1
     for at in range(begin, len(HEAD)):
@@ -101,8 +100,8 @@ def test_another_section():
     assert Parsed(HEAD, ffi.new("known_section *")).code == 0
 
 
-def test_limits():
-    """A limit that is crossed is http1_parse_head's to tell; at the limit the head passes."""
+def test_limits_are_left_to_the_parser():
+    """A crossed limit is http1_parse_head's to tell; at the limit the head passes."""
     known, found = keep(HEAD), Parsed(HEAD)
     line_len = HEAD.index(b"\r")
     for limits in (
@@ -137,12 +136,11 @@ def test_limits():
          "empty-line", "long", "many"],
 )  # fmt: skip
 def test_what_is_not_kept(line, fields):
-    """Credentials, what depends on the request line, and what is too long."""
+    """Credentials, sections that depend on the request line, and too long ones."""
     assert keep(line + b"\r\n" + fields + FIELDS, max_fields=500) is None
 
 
-def test_hash():
-    """It is a number of the section alone, whatever the request line; other sections have others, as a rule."""
+def test_the_hash_is_of_the_section_alone():
     heads = [b"GET /%d HTTP/1.1\r\n" % number + FIELDS for number in range(3)]
     hashes = {lib.known_hash(raw, len(raw)) for raw in heads}
     assert len(hashes) == 1 and 0 not in hashes
@@ -169,7 +167,7 @@ def test_in_a_lane(lane: Lane):
 
 @pytest.mark.parametrize("field", [b"X: x", b"X:" + b"\r\nX:" * 200 + b"x"], ids=["raw", "pairs"])
 def test_sections_about_as_long_as_their_place(field):
-    """The longest that has room is kept, and is whole; one octet more is not kept."""
+    """The longest with room is kept, and is whole; one octet more is not kept."""
     kept = []
     for more in range(3000):
         raw = b"GET / HTTP/1.1\r\nHost: a\r\n" + field + b"x" * more + b"\r\n\r\n"

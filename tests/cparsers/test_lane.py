@@ -34,11 +34,11 @@ from aserve._cparsers import ffi, lib
 pytestmark = pytest.mark.skipif(not lib.lane_available(), reason="a lane needs Linux")
 
 
-# Edges: what comes while a request is with the caller
+# Edges: octets received while a request is with the caller
 
 
 def test_a_request_behind_a_request(lane):
-    """What comes while the first is with the caller is told when that has its reply."""
+    """Octets received meanwhile are told when the first has its reply."""
     client = lane.connect()
     fd = lane.accept(client)
     client.sendall(GET)
@@ -83,7 +83,7 @@ def test_clients_that_end(lane, is_first, when):
 
 @pytest.mark.parametrize("is_busy", [True, False])
 def test_clients_that_reset(lane, is_busy):
-    """A client that is gone with a reset is forgotten, at the latest by the reply, which tells of it."""
+    """A client gone with a reset is forgotten, at the latest by the reply, which tells of it."""
     client = lane.connect()
     fd = lane.accept(client)
     if is_busy:
@@ -99,13 +99,13 @@ def test_clients_that_reset(lane, is_busy):
 
 
 def test_a_client_that_comes_and_goes(lane):
-    """One that connects and leaves without a word is forgotten."""
+    """A silent client that leaves is forgotten."""
     lane.connect().close()
     assert lane.poll() == [] and lane.set.nconns == 0
 
 
 def test_a_number_that_is_used_again(lane):
-    """Of a new connection with the number of an earlier one everything is new."""
+    """A new connection with an earlier number has everything new."""
     first, second = lane.connect(), socket.socket()
     fd = lane.accept(first)
     assert lib.lane_sweep(lane.set, -1, -1) == 1
@@ -135,7 +135,7 @@ def test_an_event_of_an_earlier_connection(lane):
 
 
 def test_a_client_that_does_not_read(lane):
-    """What the socket has not taken is told; the rest is the caller's, who takes the descriptor with it."""
+    """The untaken rest is told; it is the caller's, who takes the descriptor with it."""
     client = lane.connect(GET)
     fd = lane.poll_one().fd
     octets = b"x" * (16 << 20)
@@ -152,7 +152,7 @@ def test_a_client_that_does_not_read(lane):
 
 
 def test_head_and_body(lane):
-    """A response in two parts goes out as one, and what of it was taken is counted as one."""
+    """A response in two parts goes out as one, and its taken octets are counted as one."""
     client = lane.connect(GET)
     fd = lane.poll_one().fd
     assert lane.reply(fd, b"head ", body=b"body") == 9 and client.recv(99) == b"head body"
@@ -168,7 +168,7 @@ def test_head_and_body(lane):
 
 @pytest.mark.parametrize("body", [b"", b"abc"])
 def test_octets_behind_the_last_request(lane, body):
-    """A close with octets unread would reset the connection, and may cost the client its response."""
+    """A close with unread octets would reset the connection, and may cost the client its response."""
     client = lane.connect(post(len(body), "Connection: close"))
     arrival = lane.poll_one()
     client.sendall(body + b"\r\n")
@@ -184,7 +184,7 @@ def test_octets_behind_the_last_request(lane, body):
 
 
 def test_a_connection_that_the_client_wants_closed(lane):
-    """It closes behind the response; without the client's wish the caller must linger."""
+    """The connection closes behind the response; without the client's wish the caller must linger."""
     client = lane.connect(LAST_GET)
     assert lane.reply(lane.poll_one().fd, keep=False) == 2
     assert client.recv(9) == b"ok" and client.recv(9) == b"" and lane.set.nconns == 0
@@ -195,7 +195,7 @@ def test_a_connection_that_the_client_wants_closed(lane):
 
 
 def test_a_reply_that_is_out(lane):
-    """Whoever has sent it in pieces ends it with an empty one, which sends nothing."""
+    """A reply sent in pieces ends with an empty one, which sends nothing."""
     client = lane.connect(GET)
     fd = lane.poll_one().fd
     assert lane.reply(fd, b"") == 0 and lane.state(fd) == IDLE
@@ -217,7 +217,7 @@ def test_a_reply_that_nobody_is_due(lane):
 
 @pytest.mark.parametrize("fd", [-1, -(1 << 31), 1024, (1 << 31) - 1])
 def test_a_number_without_a_place(lane, fd):
-    """A descriptor that the table has no place for, such as the -1 of one that has left, is nobody's."""
+    """A descriptor beyond the table, such as the -1 of a left one, is nobody's."""
     assert lane.reply(fd, b"this") == 4
     assert lib.lane_release(lane.set, fd) == 0 and lib.lane_own(lane.set, fd) == 0
 
@@ -235,8 +235,8 @@ def test_a_reply_of_more_octets_than_can_be_counted(lane, size, body_size):
 # Sweeping
 
 
-def test_sweeping(lane):
-    """Connections that idle for too long are closed: those that have carried a request, and those that have not."""
+def test_sweeping_closes_idle_connections(lane):
+    """Connections idle for too long are closed, with a past request or without."""
     used, new = lane.connect(), lane.connect()
     lane.accept(used)
     lane.poll(20)
@@ -252,7 +252,7 @@ def test_sweeping(lane):
 
 
 def test_a_reply_begins_a_new_time(lane):
-    """Idleness counts from the last response, and from the beginning for who has sent nothing."""
+    """Idleness counts from the last response, and from the beginning for a silent client."""
     client = lane.connect()
     lane.accept(client)
     lane.set.now += 5
@@ -268,7 +268,7 @@ def test_a_reply_begins_a_new_time(lane):
 
 @pytest.mark.parametrize("is_new", [True, False])
 def test_a_request_that_has_come_is_not_swept_away(lane, is_new):
-    """What a client has sent before its time was over is read."""
+    """Octets sent in time are read."""
     client = lane.connect()
     if is_new:
         lane.poll(20)
@@ -285,7 +285,7 @@ def test_a_request_that_has_come_is_not_swept_away(lane, is_new):
 
 
 def test_who_idles_leaves(new_lane):
-    """Whoever waits for a request goes, the first or another; who is served, or sends a body, stays."""
+    """A waiting connection goes, before its first request or a later one; a served or sending one stays."""
     lane = new_lane("http", "http unix")
     used, new, busy, more, sends = (lane.connect(b"", number) for number in (0, 1, 0, 0, 0))
     fds = [lane.accept(client) for client in (used, busy, more, sends)]
@@ -307,7 +307,7 @@ def test_who_idles_leaves(new_lane):
 
 
 def test_a_part_of_those_who_idle(lane):
-    """No more leave than are asked for; the others are served."""
+    """No more leave than asked for; the rest are served."""
     clients = [lane.connect() for _ in range(3)]
     fds = [lane.accept(client) for client in clients]
     assert [fd for fd, _, _ in lane.release_idle(2)] == fds[:2] and lane.release_idle(0) == []
@@ -319,7 +319,7 @@ def test_a_part_of_those_who_idle(lane):
 @pytest.mark.parametrize("octets", [b"", GET, GET[:9], GET + GET])
 @pytest.mark.parametrize("is_new", [True, False])
 def test_going_on_in_another_lane(new_lane, is_new, octets):
-    """What a client has sent meanwhile stays unread, and arrives there."""
+    """Octets sent meanwhile stay unread, and arrive there."""
     lane, other = new_lane(), new_lane()
     client = lane.connect()
     if is_new:
@@ -356,7 +356,7 @@ def test_a_client_that_has_gone_leaves_with_the_others(new_lane, is_reset):
 
 
 def test_an_event_of_who_has_left(lane):
-    """Its number may be another connection's as soon as it is closed, and is of no interest to that."""
+    """Its number may be another connection's as soon as it is closed, and its events mean nothing to that."""
     first, second = lane.connect(), socket.socket()
     fd = lane.accept(first)
     first.sendall(GET)
@@ -371,7 +371,7 @@ def test_an_event_of_who_has_left(lane):
 
 
 def test_leaving_makes_room(new_lane):
-    """Who has left counts no more: a listener that was paused goes on."""
+    """A left connection counts no more: a paused listener goes on."""
     lane = new_lane(max_conns=1)
     lane.accept()
     lane.connect(GET)
@@ -391,8 +391,7 @@ def test_nobody_leaves_a_lane_that_is_closed(lane):
 # Waiting
 
 
-def test_waking(lane):
-    """A poll that waits returns when it is woken, and one that is woken before does not wait."""
+def test_waking_ends_a_poll(lane):
     waiter = threading.Thread(target=lane.poll, daemon=True)
     waiter.start()
     lib.lane_wake(lane.set)
@@ -408,8 +407,7 @@ def is_readable(fd: int, seconds: float) -> bool:
     return bool(select.select([fd], [], [], seconds)[0])
 
 
-def test_stalling(new_lane):
-    """A batch that takes too long, or a wake, is told by a descriptor, once."""
+def test_stalling_is_told_once(new_lane):
     lane = new_lane(stall_us=2000)
     assert lane.poll(0) == [] and not is_readable(lane.set.stall_fd, 0.02)
     lane.connect(GET)
@@ -425,7 +423,7 @@ def test_stalling(new_lane):
 
 
 def test_batches_share_a_timer(new_lane):
-    """It is set anew only where it would be over before the batch has had its time; never by who waits."""
+    """The timer is set anew only where it would be over before the batch has had its time; never by a waiter."""
     lane = new_lane(stall_us=50_000)
 
     def take():
@@ -443,7 +441,7 @@ def test_batches_share_a_timer(new_lane):
 
 
 def test_a_batch_that_moves_does_not_stall(new_lane):
-    """Answers put the timer off, one in eight of them; so does whoever asks for a new watch. Of two threads one sets it."""
+    """Answers put the timer off, one in eight; so does a request for a new watch. Of two threads one sets it."""
     lane = new_lane(stall_us=50_000)
     for _ in range(16):
         lane.connect(GET)
@@ -468,8 +466,8 @@ def test_a_batch_that_moves_does_not_stall(new_lane):
 # The end
 
 
-def test_closing(lane):
-    """Whoever idles or is busy sees the end; a reply that comes later goes nowhere, and frees the descriptor."""
+def test_closing_ends_all_connections(lane):
+    """Idle and busy connections see the end; a later reply goes nowhere, and frees the descriptor."""
     idle, busy = lane.connect(), lane.connect()
     lane.accept(idle)
     busy.sendall(GET)
@@ -497,7 +495,7 @@ def test_leaving_a_lane_that_is_closed(lane):
 
 
 def test_no_descriptor_for_the_lane(run_out):
-    """A lane that cannot open says why, and closes."""
+    """A lane that cannot open tells why, and closes."""
     lane = Lane("http")
     lib.lane_close(lane.set)
     restore = run_out()

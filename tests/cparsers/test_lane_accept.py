@@ -1,4 +1,4 @@
-"""Who comes into the lane: accepted by the batch, kept waiting at the limits, taken back."""
+"""Connections that enter the lane: accepted by the batch, kept waiting at the limits, taken back."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.skipif(not lib.lane_available(), reason="a lane needs L
 )
 @pytest.mark.parametrize("is_kept", [False, True])
 def test_more_than_a_batch(new_lane, settings, is_kept):
-    """What has no room in a batch comes in the next ones: nobody is lost, none comes twice."""
+    """Requests without room in a batch come in the next ones: none is lost, none comes twice."""
     lane = new_lane(**settings)
     clients = [lane.connect() for _ in range(70)]
     if is_kept:
@@ -54,7 +54,7 @@ def test_more_than_a_batch(new_lane, settings, is_kept):
 
 
 def test_a_standard_descriptor_that_the_app_has_closed(new_lane):
-    """No connection gets its number: what the app prints would reach the client."""
+    """No connection gets the number: the app's output would reach the client."""
     lane = new_lane()
     client = lane.connect(GET)
     with closed_stdin():
@@ -93,7 +93,7 @@ def test_a_full_batch_does_not_keep_new_connections_out(new_lane):
 
 
 def test_new_connections_do_not_keep_busy_ones_out(new_lane):
-    """Nor must those who connect and send nothing keep one call busy for ever."""
+    """Nor may silent connections keep one call busy for ever."""
     lane = new_lane(arrivals_cap=4)
     for _ in range(12):
         lane.connect()
@@ -106,7 +106,7 @@ def test_new_connections_do_not_keep_busy_ones_out(new_lane):
 
 @pytest.mark.parametrize("kinds", [["http"], ["http", "http unix"], ["http", "uwsgi unix", "scgi"]])
 def test_no_more_descriptors(new_lane, run_out, kinds):
-    """A listener that nobody can be accepted on does not spin, and accepts again by the next second."""
+    """A listener without descriptors does not spin, and accepts again by the next second."""
     lane = new_lane(*kinds)
     for number in range(len(kinds)):
         lane.connect((GET, uwsgi(), scgi())[number if len(kinds) == 3 else 0], number)
@@ -122,7 +122,7 @@ def test_no_more_descriptors(new_lane, run_out, kinds):
 
 @pytest.mark.parametrize("kind", ["http", "uwsgi unix"])
 def test_the_last_descriptor(new_lane, kind):
-    """Whoever has it is served, and nothing is short: nobody else is asked for, as nobody else waits."""
+    """The last client is served, and nothing is short: nobody else waits."""
     lane = new_lane(kind)
     client = lane.connect(GET if kind == "http" else uwsgi())
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -155,7 +155,7 @@ def test_more_listeners_than_one_wait_takes(new_lane, count):
     assert sorted(arrival.listener for arrival in lane.poll_all(count)) == list(range(count))
 
 
-# The table, and listeners that are off
+# The table, and stopped listeners
 
 
 def test_descriptors_beyond_the_table(new_lane):
@@ -174,7 +174,6 @@ def test_descriptors_beyond_the_table(new_lane):
 
 
 def test_a_listener_that_is_off(new_lane):
-    """Nobody is accepted any more; the others go on."""
     lane = new_lane("http", "http")
     lib.lane_unlisten(lane.set, 0)
     lane.connect(GET, 0)
@@ -199,8 +198,8 @@ def leave(lane: Lane, number: int = 0) -> tuple[socket.socket, int]:
 
 @pytest.mark.parametrize("kind", ["tcp", "unix"])
 @pytest.mark.parametrize("is_new_number", [False, True])
-def test_coming_back(new_lane, kind, is_new_number):
-    """A connection that is adopted waits in the lane for its next requests, none of which is its first."""
+def test_coming_back_it_waits_for_requests(new_lane, kind, is_new_number):
+    """An adopted connection waits in the lane for its next requests, none of which is its first."""
     lane = new_lane("http", f"http {kind}")
     client = lane.connect(GET, 1)
     fd = lane.poll_one().fd
@@ -223,7 +222,7 @@ def test_coming_back(new_lane, kind, is_new_number):
 
 
 def test_coming_from_elsewhere(lane):
-    """A connection that was never in the lane is adopted like one that was."""
+    """A connection new to the lane is adopted like one that was there."""
     with socket.socket() as client, new_listener("tcp") as elsewhere:
         client.connect(elsewhere.getsockname())
         elsewhere.setblocking(True)
@@ -240,7 +239,7 @@ def test_coming_from_elsewhere(lane):
 
 @pytest.mark.parametrize("octets", [GET, GET[:9], post(3) + b"a", GET + GET])
 def test_octets_that_wait_for_who_comes_back(lane, octets):
-    """What has come while a connection was outside arrives with the next poll, whatever it is."""
+    """Octets received outside arrive with the next poll."""
     client, fd = leave(lane)
     client.sendall(octets)
     assert lib.lane_adopt(lane.set, fd, 0, ffi.NULL, 1) == 1
@@ -253,7 +252,7 @@ def test_octets_that_wait_for_who_comes_back(lane, octets):
 
 @pytest.mark.parametrize("is_reset", [False, True])
 def test_an_end_that_waits_for_who_comes_back(lane, is_reset):
-    """A client that has gone meanwhile is forgotten."""
+    """A client gone meanwhile is forgotten."""
     client, fd = leave(lane)
     if is_reset:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -277,7 +276,7 @@ def test_coming_back_while_a_poll_waits(lane):
 
 
 def test_who_comes_back_idles_from_then_on(lane):
-    """The time of a connection that has carried a request begins when it is adopted."""
+    """The time of a connection with a past request begins at its adoption."""
     client, fd = leave(lane)
     lane.set.now += 100
     assert lib.lane_adopt(lane.set, fd, 0, ffi.NULL, 1) == 1
@@ -289,7 +288,7 @@ def test_who_comes_back_idles_from_then_on(lane):
 
 
 def test_who_comes_back_makes_room(new_lane):
-    """A connection that was adopted is closed for a new one like any other that idles."""
+    """An adopted connection is closed for a new one like any idle one."""
     lane = new_lane(max_conns=1)
     client, fd = leave(lane)
     assert lib.lane_adopt(lane.set, fd, 0, ffi.NULL, 1) == 1
@@ -299,7 +298,7 @@ def test_who_comes_back_makes_room(new_lane):
 
 
 def test_coming_back_to_a_full_lane(new_lane):
-    """The limit of connections is for new ones; a connection that comes back was counted all the time."""
+    """The limit is for new connections; a returning one was counted all the time."""
     lane = new_lane(max_conns=1)
     client, fd = leave(lane)
     lane.set.nothers = 1
@@ -315,13 +314,12 @@ def test_coming_back_to_a_full_lane(new_lane):
 
 @pytest.mark.parametrize("fd", [-1, -(1 << 31), 1024, (1 << 31) - 1])
 def test_no_place_to_come_back_to(lane, fd):
-    """A descriptor that the table has no place for is refused."""
     assert lib.lane_adopt(lane.set, fd, 0, ffi.NULL, 1) == 0 and lane.set.nconns == 0
 
 
 @pytest.mark.parametrize("why", ["uwsgi", "scgi", "no listener", "unlisten", "close", "in already", "no epoll"])
 def test_who_cannot_come_back(new_lane, why):
-    """Who is refused stays the caller's, and nothing has changed."""
+    """A refused connection stays the caller's, and nothing has changed."""
     lane = new_lane("http", "uwsgi", "scgi")
     number = {"uwsgi": 1, "scgi": 2}.get(why, 0)
     client, fd = leave(lane, number)
@@ -345,7 +343,7 @@ def test_who_cannot_come_back(new_lane, why):
 
 
 def test_closing_who_has_come_back(lane):
-    """A connection that was adopted sees the end of the lane like any other."""
+    """An adopted connection sees the end of the lane like any other."""
     client, fd = leave(lane)
     assert lib.lane_adopt(lane.set, fd, 0, ffi.NULL, 1) == 1
     lib.lane_close(lane.set)

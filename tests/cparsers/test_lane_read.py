@@ -1,4 +1,4 @@
-"""What a connection's octets become: whole requests, bodies in parts, what leaves the lane."""
+"""A connection's octets: whole requests, bodies in parts, and those that leave the lane."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from aserve._cparsers import lib
 pytestmark = pytest.mark.skipif(not lib.lane_available(), reason="a lane needs Linux")
 
 
-# What arrives
+# Arrivals
 
 
-def test_a_request(lane):
+def test_a_request_arrives_parsed(lane):
     """A whole request arrives parsed, with its octets, and its client's address the first time."""
     client = lane.connect(b"POST /a?b HTTP/1.1\r\nHost: c\r\nContent-Length: 3\r\n\r\nxyz")
     arrival = lane.poll_one()
@@ -50,8 +50,8 @@ def test_a_request(lane):
 
 
 @pytest.mark.parametrize(("kind", "host"), [("tcp6", "::1"), ("mapped", "127.0.0.1"), ("unix", None)])
-def test_addresses(new_lane, kind, host):
-    """The client's address as text, IPv4 as such on a socket of both families; on a unix socket there is none."""
+def test_addresses_of_clients_are_text(new_lane, kind, host):
+    """The client's address is text, IPv4's own on a socket of both families; on a unix socket there is none."""
     try:
         lane = new_lane(f"http {kind}")
     except OSError:
@@ -61,8 +61,7 @@ def test_addresses(new_lane, kind, host):
     assert arrival.peer == (f"{host}\0{client.getsockname()[1]}" if host else "")
 
 
-def test_protocols(new_lane):
-    """Each listener has its protocol; uwsgi and SCGI carry one request, with whatever behind it."""
+def test_protocols_belong_to_listeners(new_lane):
     lane = new_lane("http", "uwsgi unix", "scgi unix")
     for number, octets in enumerate((GET, uwsgi(30, b"abc") + b"rest", scgi(b"abc") + b"rest")):
         client = lane.connect(octets, number)
@@ -92,7 +91,7 @@ def test_protocols(new_lane):
 )
 @pytest.mark.parametrize("is_second", [False, True])
 def test_what_is_more_or_less_than_a_request(new_lane, octets, is_second):
-    """It leaves the lane with all that was read; the descriptor is the caller's."""
+    """The connection leaves the lane with all read octets; the descriptor is the caller's."""
     lane = new_lane(max_body_len=8)
     client = lane.connect()
     if is_second:
@@ -150,7 +149,7 @@ def test_a_body_in_parts(lane, is_first, parts):
 
 
 def test_a_body_larger_than_reads(new_lane):
-    """A body of many full reads comes whole, though no edge tells of what a full read has left."""
+    """A body of many full reads comes whole, though no edge tells the rest of a full read."""
     lane = new_lane(read_cap=128, input_cap=512)
     body = os.urandom(10_000)
     client = lane.connect(post(len(body)) + body + GET)
@@ -167,7 +166,7 @@ def test_a_body_larger_than_reads(new_lane):
 
 @pytest.mark.parametrize("octets", [GET, post(3) + b"a"])
 def test_a_client_that_has_gone_before_it_is_accepted(lane, octets):
-    """Its request is there but its address is not, without which it would pass for a unix socket's: nobody sees it."""
+    """The request is there without its address, and would pass for a unix socket's: nobody sees it."""
     client = lane.connect(octets)
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.close()
@@ -204,7 +203,7 @@ def test_the_end_comes_with_the_beginning_of_a_body(lane, is_second):
 
 
 def test_bodies_are_not_swept(lane):
-    """How long a body may take is the caller's to count, who then owns the connection."""
+    """The time of a body is the caller's to count, who then owns the connection."""
     client = lane.connect()
     fd = lane.accept(client)
     assert lib.lane_own(lane.set, fd) == 0  # it waits for a request
@@ -224,7 +223,7 @@ def test_bodies_are_not_swept(lane):
 
 
 def test_the_body_of_a_call(new_lane):
-    """A uwsgi RPC packet has no body, whatever its vars say: nobody would read it."""
+    """A uwsgi RPC packet has no body, whatever its vars: nobody would read it."""
     lane = new_lane("uwsgi unix")
     packet = bytearray(uwsgi(173, b"abc")[:-3])
     packet[3] = 2  # by path: the data are vars
@@ -233,11 +232,11 @@ def test_the_body_of_a_call(new_lane):
     assert (arrival.kind, arrival.content_length, arrival.modifier1) == (WHOLE, 0, 173)
 
 
-# A recv() that ends early: what stands behind an urgent octet, or a descriptor that was passed, has no edge
+# A recv() that ends early: octets behind an urgent one, or behind a passed descriptor, have no edge
 
 
 def send_behind_urgent(client: socket.socket) -> None:
-    """A request, an urgent octet, and another request that the same recv() does not reach."""
+    """Send a request, an urgent octet, and another request beyond the same recv()."""
     client.send(GET + b"!", socket.MSG_OOB)
     client.send(GET)
 
@@ -281,7 +280,7 @@ def test_a_read_that_ends_early(new_lane, bind, send, is_first):
 @pytest.mark.parametrize(("bind", "send"), EARLY_ENDS)
 @pytest.mark.parametrize("end", ["sweep", "room"])
 def test_nobody_idles_for_ever(new_lane, bind, send, end):
-    """What was read without its connection being told of the rest is found when its time is over, and told then."""
+    """An unread rest without an edge is found when the connection's time is over, and told then."""
     lane = new_lane(bind)
     client = lane.connect()
     fd = lane.accept(client)

@@ -1,4 +1,4 @@
-"""A lane that shares its listener with other processes: whom it leaves to them, and what it tells them of itself."""
+"""A lane that shares its listener with other processes: connections left to them, and its words on the board."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOBODY = (1 << 64) - 1
 
 
 class Board:
-    """Two processes' words: the lane's, and that of another one, which is what the test says."""
+    """Two processes' words: the lane's, and the test's own for another."""
 
     def __init__(self, threads: int = 4) -> None:
         self.words = ffi.new("uint64_t[]", [0, NOBODY])
@@ -29,7 +29,7 @@ class Board:
 
     @property
     def own(self) -> tuple[int, int, int]:
-        """What the lane shows: connections, requests, turns."""
+        """The lane's words: connections, requests, turns."""
         word = self.words[0]
         return word & 0xFFFFF, word >> 20 & 0xFFFFF, word >> 40
 
@@ -75,8 +75,8 @@ def test_one_while_another_has_nothing_to_do(shared, board):
     assert len(shared.poll()) == 1 and board.own == (2, 2, 2)
 
 
-def test_without_others(new_lane):
-    """All that a batch has room for, as ever; so, too, if the others are gone."""
+def test_without_others_all_are_accepted(new_lane):
+    """Alone it accepts as many as a batch holds; so, too, if the others are gone."""
     board = Board(threads=100)
     for lane in (new_lane(), new_lane(board=board.struct)):
         for _ in range(20):
@@ -88,7 +88,7 @@ def test_without_others(new_lane):
 
 
 def test_who_is_ahead_leaves_it_to_the_other(shared, board):
-    """Until the other has accepted, or is busier; then it goes on by itself."""
+    """Until the other has accepted, or is busier; then the lane goes on by itself."""
     clients = [shared.connect(GET) for _ in range(3)]
     board.show()
     assert len(shared.poll()) == 1
@@ -98,7 +98,7 @@ def test_who_is_ahead_leaves_it_to_the_other(shared, board):
 
 
 def test_it_goes_on_with_its_connections(shared, board):
-    """Requests of those that are open are not left alone."""
+    """Requests of open connections are not left alone."""
     clients = [shared.connect(GET) for _ in range(3)]
     board.show()
     fds = [arrival.fd for arrival in shared.poll()]
@@ -123,7 +123,7 @@ def test_a_rest_that_is_no_longer_due(shared, board):
 
 
 def test_a_poll_that_waits_for_ever(shared, board):
-    """It goes on when the other is busier; the caller hears of nothing in between, and nobody need wake it."""
+    """The poll goes on when the other is busier; the caller hears of nothing in between, and nobody need wake it."""
     for _ in range(2):
         shared.connect(GET)
     board.show()
@@ -149,7 +149,7 @@ def test_a_poll_that_waits_for_ever_is_woken(shared, board):
 
 
 def test_somebody_else_was_quicker(new_lane):
-    """A connection that is gone before it is accepted is nothing to tell of."""
+    """A connection gone before its acceptance is nothing to tell."""
     board = Board()
     one = new_lane(board=board.struct)
     board.show(requests=1)
@@ -168,7 +168,7 @@ def test_somebody_else_was_quicker(new_lane):
 
 
 def test_one_who_does_not_accept_is_waited_for_once(shared, board):
-    """Who shows that it has nothing to do, and does nothing, keeps nobody waiting for long."""
+    """An idle process that accepts nothing keeps nobody waiting for long."""
     for _ in range(12):
         shared.connect(GET)
     board.show()
@@ -190,11 +190,11 @@ def test_the_end_while_it_is_left_alone(shared, board):
     assert not shared.set.is_resting and shared.poll(0) == []
 
 
-# What it tells of itself
+# Its words
 
 
 def numbers(lane: Lane, board: Board) -> tuple[int, int]:
-    """Return connections and requests, as the board has them; the lane's own count is the same."""
+    """Return connections and requests on the board, equal to the lane's own count."""
     connections, requests, _ = board.own
     assert connections == lane.set.nconns
     return connections, requests
@@ -223,7 +223,7 @@ def test_from_a_request_to_its_end(shared, board, kind):
 
 
 def test_a_reply_in_parts(shared, board):
-    """One that the socket does not take as a whole runs until the caller has it elsewhere."""
+    """A response refused by the socket runs until the caller has it elsewhere."""
     shared.connect(GET)
     fd = shared.poll_one().fd
     large = bytes(1 << 24)
@@ -257,7 +257,7 @@ def test_a_body_that_does_not_come(shared, board):
 
 
 def test_what_leaves_at_once(shared, board):
-    """What is not for the lane was no request here."""
+    """A request not for the lane was none here."""
     shared.connect(b"GET / HTTP/9.9\r\n\r\n")
     arrival = shared.poll_one()
     assert arrival.kind == LEFT and numbers(shared, board) == (1, 0) and shared.set.nrequests == 0
@@ -268,7 +268,7 @@ def test_what_leaves_at_once(shared, board):
 
 
 def test_who_idles_and_leaves(shared, board):
-    """It takes its connection along, and no request; it is no turn where it comes back."""
+    """An idle connection that leaves takes no request along; it is no turn where it comes back."""
     shared.connect(GET)
     fd = shared.poll_one().fd
     shared.reply(fd)
@@ -278,7 +278,7 @@ def test_who_idles_and_leaves(shared, board):
 
 
 def test_the_end_of_the_lane(shared, board):
-    """Who idles is counted no more; who is with the caller, until that is done."""
+    """Idle ones are counted no more; busy ones until done."""
     idle = shared.accept()
     shared.connect(GET)
     fd = shared.poll_one().fd
@@ -298,7 +298,7 @@ def test_requests_are_counted_without_others(new_lane):
     assert len(lane.poll_all(3)) == 3 and lane.set.nrequests == 3
 
 
-# What it is at
+# Its requests
 
 
 @pytest.fixture
@@ -315,8 +315,7 @@ def noted(new_lane):
     lane.close()  # while there are entries
 
 
-def test_notes(noted):
-    """Each request that the caller has, from its arrival to its reply."""
+def test_notes_are_kept_of_each_request(noted):
     lane, notes = noted
     lane.connect(b"GET /a?b HTTP/1.1\r\nHost: a\r\n\r\n")
     lane.connect(uwsgi(), 1)

@@ -1,4 +1,4 @@
-"""Which of the processes that share a listener accepts: each by what the others show."""
+"""Which process accepts on a shared listener: each by the others' words."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def board():
     return make
 
 
-def test_alone(board):
-    """Without others there are as many as threads are free, and one always."""
+def test_alone_a_process_accepts_for_its_threads(board):
+    """Without others the quota is the free threads, and one always."""
     (only,) = board(1)
     assert only.quota() == 5
     only.add(requests=3)
@@ -55,7 +55,7 @@ def test_alone(board):
 
 
 def test_those_who_are_not_there(board):
-    """A word of all ones is nobody: not one who has nothing to do."""
+    """A word of all ones is nobody: not an idle process."""
     one, other = board(2)
     one.add(connections=9, requests=2)
     assert one.quota() == 3
@@ -89,16 +89,15 @@ def test_those_who_are_not_there(board):
         ((0, 11), (0, 8), 0),
     ],
 )
-def test_two(board, own, other, quota):
-    """Who is ahead leaves the listener alone."""
+def test_of_two_the_busier_leaves_the_listener(board, own, other, quota):
     one, two = board(2)
     one.add(requests=own[0], connections=own[1])
     two.add(requests=other[0], connections=other[1])
     assert one.quota() == quota
 
 
-def test_three(board):
-    """One that is emptier is enough; one that is busier hides no other."""
+def test_of_three_the_emptiest_accepts(board):
+    """One emptier process is enough; a busier one hides no other."""
     one, two, three = board(3)
     one.add(requests=2)
     two.add(requests=9)
@@ -107,7 +106,7 @@ def test_three(board):
 
 
 def test_one_who_does_not_accept(board):
-    """It is waited for a while, and then counts no more until it accepts."""
+    """Such a process is waited for a while, and then counts no more until it accepts."""
     one, other = board(2)
     other.add()
     one.add(connections=2)
@@ -131,8 +130,7 @@ def test_one_who_accepts_is_waited_for(board):
         other.add(connections=-1)
 
 
-def test_turns(board):
-    """Where nothing else differs, nobody goes far ahead of the others."""
+def test_turns_keep_processes_together(board):
     one, other = board(2)
     other.add()
     one.add(turns=MAX_LEAD)
@@ -144,7 +142,7 @@ def test_turns(board):
 
 
 def test_one_who_begins_anew(board):
-    """It passes up most of the turns that it has missed, and is not alone for as long."""
+    """Such a process passes up most of its missed turns, and is not alone for as long."""
     one, other = board(2)
     other.add()
     one.add(turns=1000)
@@ -221,15 +219,14 @@ def test_a_lead_that_goes_round(board, start):
     assert (one.quota(), other.quota()) == (0, 1)
 
 
-def test_strides():
-    """Words may be apart, as in a page for each process."""
+def test_strides_may_separate_words():
     words = ffi.new("uint64_t[]", 20)
     Process(words, 1, 2, stride=10).add(connections=5)
     assert [number for number, word in enumerate(words) if word] == [10]
 
 
 def test_whether_it_is_due(board):
-    """One who leaves the listener alone may look at any time, and uses up no patience by that."""
+    """A process that leaves the listener alone may look at any time, and uses up no patience."""
     one, other = board(2)
     other.add()
     one.add(requests=2)

@@ -1,4 +1,4 @@
-"""Large bodies to sockets: what is sent, whose turn it is, and what becomes of clients that do not read."""
+"""Large bodies to sockets: their octets, turns, and clients that do not read."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class Pump:
         return number
 
     def run(self):
-        """Return the numbers of those that have ended."""
+        """Return the numbers of ended bodies."""
         return [self.set.ended[at] for at in range(lib.pump_run(self.set))]
 
     def run_until(self, number):
-        """Run until a body has ended; return what has become of it."""
+        """Run until a body has ended; return its fate."""
         while number not in self.run():
             pass
         return self.bodies[number].outcome
@@ -107,7 +107,6 @@ def reading():
 @pytest.mark.parametrize("size", [0, 1, 5000, LARGE])
 @pytest.mark.parametrize("is_file", [False, True], ids=["memory", "file"])
 def test_a_client_that_reads(new, reading, tmp_path, size, is_file):
-    """It gets the head and all of the body, from its offset on."""
     pump = new()
     client, ours = pump.connect()
     content = os.urandom(size)
@@ -124,7 +123,7 @@ def test_a_client_that_reads(new, reading, tmp_path, size, is_file):
 
 
 def test_the_kernel_takes_as_much_as_it_likes_meanwhile(new, reading):
-    """Afterwards the socket's limit is what it was."""
+    """Afterwards the socket has its old limit."""
     pump = new()
     client, ours = pump.connect()
     thread, _ = reading(client, len(HEAD) + 10)
@@ -177,8 +176,8 @@ def test_a_file_that_cannot_be_read(new, tmp_path):
         assert pump.run_until(number) == SHORT and pump.bodies[number].error
 
 
-def test_turns(new):
-    """As long as nobody is slow, four have one, and the others wait for it."""
+def test_turns_are_four_at_a_time(new):
+    """While nobody is slow, four have a turn, and the rest wait."""
     pump = new()
     numbers = [pump.add(pump.connect()[1], bytes(20 * LARGE)) for _ in range(6)]
     lib.pump_wake(pump.set)
@@ -187,7 +186,7 @@ def test_turns(new):
 
 
 def test_a_full_table(new):
-    """As many bodies as there is room for end, each once, also those that all end in one run."""
+    """As many bodies as there is room for end, each once, also when all end in one run."""
     pump = new()
     numbers = [pump.add(pump.connect()[1], b"x") for _ in range(pump.set.cap)]
     ended = []
@@ -197,7 +196,7 @@ def test_a_full_table(new):
 
 
 def test_clients_that_do_not_read_hold_nobody_up(new, reading):
-    """Their turns end; who waits behind any number of them is served, and there are more turns than before."""
+    """Their turns end; a body behind any number of them is served, and there are more turns than before."""
     pump = new()
     stuck = [pump.add(pump.connect()[1], bytes(20 * LARGE)) for _ in range(20)]
     client, ours = pump.connect()
@@ -207,7 +206,7 @@ def test_clients_that_do_not_read_hold_nobody_up(new, reading):
 
 
 def test_fewer_turns_again(new, reading):
-    """Each body that is sent in its turn takes one of those away that slow clients have brought."""
+    """Each body sent in its turn takes one of the extra turns away."""
     pump = new()
     pump.set.width = 6
     client, ours = pump.connect()
@@ -218,7 +217,7 @@ def test_fewer_turns_again(new, reading):
 
 
 def test_a_client_that_is_late(new):
-    """It is given back, and what it has got is told."""
+    """The body is given back, with the number of its sent octets."""
     pump = new(1)
     client, ours = pump.connect()
     content = os.urandom(20 * LARGE)
@@ -231,8 +230,7 @@ def test_a_client_that_is_late(new):
     assert octets == HEAD + content[: body.offset]
 
 
-def test_closing_twice(new):
-    """The second time does nothing."""
+def test_closing_twice_does_nothing(new):
     pump = new()
     lib.pump_close(pump.set)
     assert (pump.set.epoll_fd, pump.set.wake_fd) == (-1, -1)

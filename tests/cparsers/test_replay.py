@@ -1,6 +1,6 @@
 """The corpus in C: compiled with every warning, run against guard pages under the sanitizers.
 
-What runs longer is beside the suite: the fuzzers, and the lane under the thread sanitizer (.ci/beside).
+Longer runs are beside the suite: the fuzzers, and the lane under the thread sanitizer (.ci/beside).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def need_sanitizers(tmp_path):
         pytest.skip("clang's sanitizers are not here")
 
 
-def test_replay(need_sanitizers, tmp_path):
+def test_a_replay_keeps_every_promise(need_sanitizers, tmp_path):
     """Each parser keeps the promises of its fuzz target for each file of the corpus; one make compiles all, as most is shared."""
     ran = make("-j2", "--keep-going", "replay", f"BIN={tmp_path}")
     assert ran.returncode == 0, ran.stdout
@@ -50,8 +50,7 @@ def test_replay(need_sanitizers, tmp_path):
 
 @pytest.mark.long  # `make lint` does the same; the replay above compiles the parsers with these warnings
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-def test_no_warning(compiler, tmp_path):
-    """Every C source is C99 without a warning."""
+def test_no_warning_in_any_c_source(compiler, tmp_path):
     need("make", compiler)
     ran = make("check", f"CC={compiler}", f"BIN={tmp_path}")
     assert ran.returncode == 0, ran.stdout

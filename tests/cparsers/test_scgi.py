@@ -1,4 +1,4 @@
-"""scgi_parse_head: what it reads, what it refuses, that no split and no limit changes its mind."""
+"""scgi_parse_head: its readings and refusals; no split and no limit changes them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ def encode(pairs: list[list[str]]) -> bytes:
 # The corpus
 
 
-def test_accepted_request(accepted_request, parse_request):
-    """Each head of the corpus means what its JSON says."""
+def test_an_accepted_request_means_its_json(accepted_request, parse_request):
     limits = accepted_request.limits
     request = parse_request(accepted_request.raw, **limits)
     assert not isinstance(request, str), request
@@ -34,8 +33,7 @@ def test_accepted_request(accepted_request, parse_request):
     assert request.consumed == expected["consumed"]
 
 
-def test_rejected_request(rejected_request, parse_request):
-    """Each bad head of the corpus is refused for the reason its JSON names, with its clause."""
+def test_a_rejected_request_has_its_reason(rejected_request, parse_request):
     expected = rejected_request.expected
     assert parse_request(rejected_request.raw, **rejected_request.limits) == expected["error"]
     assert expected["clause"].startswith(("RFC ", "SCGI "))
@@ -45,12 +43,11 @@ def test_rejected_request(rejected_request, parse_request):
 
 
 def cuts(raw: bytes) -> list[int]:
-    """Return where to cut: everywhere, but one cut amid a long value is like another."""
+    """Return the cuts: everywhere, but one cut amid a long value is like another."""
     return [*range(len(raw))] if len(raw) < 2000 else [*range(200), *range(len(raw) - 200, len(raw))]
 
 
-def test_two_pieces(any_request, parse_request):
-    """A head cut in two anywhere is answered as the whole is."""
+def test_two_pieces_are_answered_like_one(any_request, parse_request):
     raw, limits = any_request.raw, any_request.limits
     whole = parse_request(raw, **limits)
     for cut in cuts(raw):
@@ -58,7 +55,7 @@ def test_two_pieces(any_request, parse_request):
 
 
 def test_octet_by_octet(any_request, parse_request):
-    """A head that drips in octet by octet is answered as the whole is."""
+    """A head in single octets is answered as the whole."""
     raw, limits = any_request.raw, any_request.limits
     assert parse_request(raw, list(range(len(raw) + 1)), **limits) == parse_request(raw, **limits)
 
@@ -88,16 +85,14 @@ def test_octets_of_the_size(parse_request, before, octets, answer, otherwise):
         assert parse_request(before + bytes([octet])) == (answer if octet in octets else otherwise)
 
 
-def test_comma(parse_request):
-    """Behind the vars stands a comma, and no other octet of the 256."""
+def test_a_comma_ends_the_vars(parse_request):
     raw = encode(LEAD)[:-1]
     for octet in range(256):
         answer = parse_request(raw + bytes([octet]))
         assert (answer == "BAD_NETSTRING") == (octet != ord(","))
 
 
-def test_head_limit(parse_request):
-    """The vars may reach max_head_len and no more; the digits alone tell."""
+def test_a_head_reaches_its_limit(parse_request):
     raw = encode(LEAD)
     assert raw.startswith(b"24:")
     assert parse_request(raw, max_head_len=24).consumed == len(raw)
@@ -107,8 +102,7 @@ def test_head_limit(parse_request):
     assert parse_request(b"9", max_head_len=8) == "PACKET_TOO_LARGE"
 
 
-def test_largest_limit(parse_request):
-    """The largest limit that scgi.h allows bounds the digits too."""
+def test_the_largest_limit_bounds_the_digits(parse_request):
     largest = 2**31 - 16
     assert parse_request(b"%d:" % largest, max_head_len=largest, vars_cap=0) == "INCOMPLETE"
     assert parse_request(b"%d" % (largest + 1), max_head_len=largest, vars_cap=0) == "PACKET_TOO_LARGE"
@@ -118,8 +112,7 @@ def test_largest_limit(parse_request):
 # Vars
 
 
-def test_round_trip(parse_request):
-    """Whatever pairs are put into a head, the same come out."""
+def test_a_round_trip_keeps_all_pairs(parse_request):
     rng = random.Random(1)
 
     def run(low: int) -> str:
@@ -130,8 +123,8 @@ def test_round_trip(parse_request):
         assert parse_request(encode(pairs)).vars == pairs
 
 
-def test_repeated_names(parse_request):
-    """Names may be repeated wherever they stand: all are passed on, for the reader to take the last."""
+def test_repeated_names_are_all_passed_on(parse_request):
+    """Names may be repeated anywhere: all are passed on, for the reader to take the last."""
     rng = random.Random(3)
     for _ in range(500):
         names = [rng.choice("AB") * rng.randrange(1, 12) + rng.choice("XY") for _ in range(rng.randrange(12))]
@@ -143,7 +136,7 @@ def test_repeated_names(parse_request):
     ("value", "expected"),
     [("5", 5), ("", 5), ("05", 5), ("6", 6), ("10", 10), ("4", "REPEATED_VAR"), ("5x", "BAD_CONTENT_LENGTH")],
 )
-def test_repeated_length(value, expected, parse_request):
+def test_a_repeated_length_leaves_one_end(value, expected, parse_request):
     """A second CONTENT_LENGTH may say the same or nothing, and the environ has the first; or more, which counts."""
     answer = parse_request(encode([["CONTENT_LENGTH", "5"], LEAD[1], ["CONTENT_LENGTH", value]]))
     if isinstance(expected, int):
@@ -152,8 +145,7 @@ def test_repeated_length(value, expected, parse_request):
     assert answer == expected
 
 
-def test_mutations(parse_request, load_corpus):
-    """A head with wrong octets is read as a plain reading of the specification reads it."""
+def test_mutations_are_read_by_the_specification(parse_request, load_corpus):
     rng = random.Random(2)
     seeds = [case.raw for case in load_corpus("scgi/accept").values() if len(case.raw) < 1000]
     for _ in range(5000):
@@ -209,15 +201,13 @@ def read_plainly(content: bytes) -> list[list[str]] | str:
     return "LENGTH_CONTRADICTED" if max(client_lengths, default=0) > lengths[-1] else own_first(kept, "SCGI")[0]
 
 
-def test_vars_limit(parse_request):
-    """As many pairs as max_vars are allowed; dropped ones count."""
+def test_vars_reach_their_limit(parse_request):
     raw = encode([*LEAD, ["HTTP_PROXY", "a"]])
     assert parse_request(raw, max_vars=3).vars == LEAD
     assert parse_request(raw, max_vars=2) == "TOO_MANY_VARS"
 
 
-def test_content_length(parse_request):
-    """2^63 - 1 is the largest CONTENT_LENGTH."""
+def test_content_length_has_a_largest_number(parse_request):
     for number in (0, 1, 9, 10, 2**31, 2**32, 2**63 - 1):
         assert parse_request(encode([["CONTENT_LENGTH", str(number)], LEAD[1]])).content_length == number
     for number in (2**63, 2**63 + 1, 2**64, 2**64 + 1, 10**19, 10**20, 10**60):
@@ -236,8 +226,7 @@ def test_content_length_octets(template, parse_request):
 # The vars block
 
 
-def test_exact_room(accepted_request, parse_request):
-    """A buffer of exactly vars_len + 1 octets suffices; one octet less is VARS_FULL."""
+def test_exact_room_is_enough(accepted_request, parse_request):
     raw, limits = accepted_request.raw, accepted_request.limits
     request = parse_request(raw, **limits)
     needed = sum(len(name) + len(value) + 2 for name, value in request.vars)

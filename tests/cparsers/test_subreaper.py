@@ -1,4 +1,4 @@
-"""Properties of a process: whose children become those whose own parent has ended, and the stack of its signal handlers."""
+"""Properties of a process: the parent of orphans, and the stack of its signal handlers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-# A grandchild whose parent ends says who its parent is by then.
+# A grandchild with an ended parent tells its new parent.
 ADOPTED = """\
 import os, time
 from aserve._cparsers import lib
@@ -26,12 +26,11 @@ os.wait(), os.wait()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a call of Linux's")
-def test_an_orphan():
-    """It is the child of the process that has asked for it."""
+def test_an_orphan_goes_to_the_asking_process():
     subprocess.run([sys.executable, "-Ic", ADOPTED], check=True, timeout=60)
 
 
-# A child whose parent ends is sent the signal that it has asked for.
+# A child whose parent ends gets its wanted signal.
 TOLD = """\
 import os, signal, time
 from aserve._cparsers import lib
@@ -54,7 +53,6 @@ assert int(os.read(reading, 99)) == signal.SIGUSR1
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a call of Linux's")
 def test_the_end_of_a_parent():
-    """It is told by a signal."""
     subprocess.run([sys.executable, "-Ic", TOLD], check=True, timeout=60)
 
 

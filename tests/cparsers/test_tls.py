@@ -1,4 +1,4 @@
-"""Sessions of TLS in the lane: what comes in records arrives as it does without, and what goes is in records."""
+"""Sessions of TLS in the lane: records in arrive as plain octets do, and all octets out are in records."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Secure:
         return self.lane.poll_one()
 
     def settle(self):
-        """Poll until nothing is left to be done: octets that were sent over loopback have come."""
+        """Poll until nothing is left to do: octets sent over loopback have come."""
         while self.lane.poll(0):
             raise AssertionError("nothing was to arrive")
 
@@ -97,7 +97,7 @@ def enter(lane, authority, localhost):
 
 
 def leave(lane, fd):
-    """Take the session of a connection that has left; return it, and the connection's end."""
+    """Take the session of a left connection; return it, and the connection's end."""
     conn = socket.socket(fileno=fd)
     conn.setblocking(False)  # PyPy's socket makes a given descriptor blocking
     return OwnSession(lib.lane_take_session(lane.set, fd)), conn
@@ -105,7 +105,7 @@ def leave(lane, fd):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_requests_arrive_and_are_answered(lane, enter, version):
-    """One after another, each in one arrival; who shook hands knows the client, so none is the first."""
+    """One after another, each in one arrival; the handshake knows the client, so none is the first."""
     secure = enter(maximum_version=version)
     for number in range(3):
         secure.ask(GET)
@@ -150,7 +150,7 @@ def test_a_head_in_two_records_leaves_or_arrives(lane, enter):
 
 @pytest.mark.parametrize("count", [2, 40])
 def test_pipelined_requests_leave(lane, enter, count):
-    """With all octets: those that were decrypted, and those that the session still has."""
+    """With all octets: decrypted ones, and those still in the session."""
     lane.set.read_cap = 300
     secure = enter()
     secure.ask(GET * count)
@@ -166,7 +166,7 @@ def test_pipelined_requests_leave(lane, enter, count):
 
 @pytest.mark.parametrize("size", [10, 100_000, 900_000])
 def test_bodies_arrive_whole(lane, enter, size):
-    """In as many parts as reads need; what comes behind is the next request."""
+    """In as many parts as reads need; octets behind are the next request."""
     secure = enter()
     body = bytes(range(256)) * (size // 256 + 1)
     body = body[:size]
@@ -194,7 +194,7 @@ def test_bodies_arrive_whole(lane, enter, size):
 
 @pytest.mark.parametrize("ending", ["alert", "FIN", "both", "reset"])
 def test_an_end_closes_an_idle_connection(lane, enter, ending):
-    """Whatever the way in which the client goes; an alert is answered by one."""
+    """Whatever way the client goes; an alert is answered by one."""
     secure = enter()
     with contextlib.suppress(ssl.SSLWantReadError):
         secure.sock.setblocking(False)
@@ -231,7 +231,7 @@ def test_an_end_within_a_record_is_seen(lane, enter, is_told):
 
 
 def test_a_request_and_the_end_at_once(lane, enter):
-    """The request is answered by whoever has it; then the end counts."""
+    """The request is answered by its owner; then the end counts."""
     secure = enter()
     octets = secure.records(GET)
     with contextlib.suppress(OSError):
@@ -286,7 +286,7 @@ def test_garbage_behind_a_request_counts_later(lane, enter):
 
 
 def test_a_client_that_does_not_read_is_not_waited_for(lane, enter):
-    """What the socket does not take stays with the session and with the caller; together they are the response."""
+    """Untaken octets stay with the session and with the caller; together they are the response."""
     secure = enter()
     secure.ask()
     arrival = secure.arrival()
@@ -307,7 +307,7 @@ def test_a_client_that_does_not_read_is_not_waited_for(lane, enter):
 
 
 def test_records_that_are_held_are_told(lane, enter):
-    """A caller hears of records that only the session has, and that no piece overtakes them."""
+    """A caller hears of records in the session alone, and that no piece overtakes them."""
     secure = enter()
     secure.ask()
     fd = secure.arrival().fd
@@ -339,10 +339,8 @@ def test_a_client_that_is_gone(lane, enter, is_reset):
     assert lane.owned["sessions"][fd] == ffi.NULL
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("size", [0, 2, 1 << 14, 3 << 14])
-def test_a_last_response_ends_with_an_alert(lane, enter, version, size):
-    """RFC 8446 6.1: one alert, and the connection closes; the client's own alert comes too late to matter."""
+def test_a_last_response_is_the_event_loops(lane, enter):
+    """The session says that the connection closes: a closure alert, and lingering, are due."""
     secure = enter(maximum_version=version)
     secure.ask(LAST_GET)
     assert lane.reply(secure.arrival().fd, b"x" * size, keep=False) == size

@@ -1,4 +1,4 @@
-"""uwsgi_parse_packet and uwsgi_parse_array: what they read and refuse, in any split."""
+"""uwsgi_parse_packet and uwsgi_parse_array: their readings and refusals, in any split."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ def encode(pairs: list[list[str]], modifier1: int = 0, modifier2: int = 0) -> by
 # The corpus
 
 
-def test_accepted_packet(accepted_packet, parse_packet):
-    """Each packet of the corpus means what its JSON says."""
+def test_an_accepted_packet_means_its_json(accepted_packet, parse_packet):
     packet = parse_packet(accepted_packet.raw, **accepted_packet.limits)
     assert not isinstance(packet, str), packet
     expected = accepted_packet.expected
@@ -43,8 +42,7 @@ def test_accepted_packet(accepted_packet, parse_packet):
     assert packet.consumed == expected["consumed"]
 
 
-def test_rejected_packet(rejected_packet, parse_packet):
-    """Each bad packet of the corpus is refused for the reason its JSON names, with its clause."""
+def test_a_rejected_packet_has_its_reason(rejected_packet, parse_packet):
     expected = rejected_packet.expected
     assert parse_packet(rejected_packet.raw, **rejected_packet.limits) == expected["error"]
     assert expected["clause"].startswith(("RFC ", "Protocol.rst"))
@@ -54,12 +52,11 @@ def test_rejected_packet(rejected_packet, parse_packet):
 
 
 def cuts(raw: bytes) -> list[int]:
-    """Return where to cut: everywhere, but one cut amid a long value is like another."""
+    """Return the cuts: everywhere, but one cut amid a long value is like another."""
     return [*range(len(raw))] if len(raw) < 2000 else [*range(200), *range(len(raw) - 200, len(raw))]
 
 
-def test_two_pieces(any_packet, parse_packet):
-    """A packet cut in two anywhere is answered as the whole is."""
+def test_two_pieces_are_answered_like_one(any_packet, parse_packet):
     raw, limits = any_packet.raw, any_packet.limits
     whole = parse_packet(raw, **limits)
     for cut in cuts(raw):
@@ -67,7 +64,7 @@ def test_two_pieces(any_packet, parse_packet):
 
 
 def test_octet_by_octet(any_packet, parse_packet):
-    """A packet that drips in octet by octet is answered as the whole is."""
+    """A packet in single octets is answered as the whole."""
     raw, limits = any_packet.raw, any_packet.limits
     assert parse_packet(raw, list(range(len(raw) + 1)), **limits) == parse_packet(raw, **limits)
 
@@ -102,8 +99,8 @@ def test_size_does_not_wait(parse_packet):
 
 
 @pytest.mark.parametrize("modifier1", range(256))
-def test_modifier1(modifier1, parse_packet):
-    """What is served is read whole; of the rest, the header and nothing more, so that it can be refused at once."""
+def test_an_unserved_modifier1_reads_only_the_header(modifier1, parse_packet):
+    """Served packets are read whole; of the rest, only the header, so that it can be refused at once."""
     raw = encode(PAIRS, modifier1, 9)
     packet = parse_packet(raw)
     if modifier1 == lib.UWSGI_RPC:
@@ -120,7 +117,7 @@ def test_modifier1(modifier1, parse_packet):
 
 
 @pytest.mark.parametrize("place", range(4))
-def test_http(place, parse_packet):
+def test_http_is_known_by_four_octets(place, parse_packet):
     """HTTP is three capitals and a fourth or a space; another octet at any place is not HTTP."""
     taken = set()
     for octet in range(256):
@@ -132,7 +129,7 @@ def test_http(place, parse_packet):
 
 
 def test_served_is_never_another_protocol(parse_packet):
-    """No packet that is served can be taken for HTTP or TLS, whatever its size and modifier2."""
+    """No served packet can be taken for HTTP or TLS, whatever its size and modifier2."""
     for modifier1 in SERVED:
         for second in [*CAPITALS, 3]:
             for rest in (b"ET ", b"ETT", b"\1\2\0"):
@@ -141,7 +138,7 @@ def test_served_is_never_another_protocol(parse_packet):
 
 
 def test_results_are_made_anew():
-    """What an earlier packet left in the struct does not reach the next one."""
+    """An earlier packet's values in the struct do not reach the next one."""
     block = ffi.new("char[]", 1000)
     packet = ffi.new("uwsgi_packet *", {"vars": block, "vars_cap": 1000, "max_packet_len": 1000, "max_vars": 9})
     first, ping = encode(PAIRS), b"\x64\0\0\0"
@@ -156,8 +153,7 @@ def test_results_are_made_anew():
 # Vars
 
 
-def test_round_trip(parse_packet):
-    """Whatever pairs are put into a packet, the same come out."""
+def test_a_round_trip_keeps_all_pairs(parse_packet):
     rng = random.Random(1)
     for _ in range(300):
         pairs = [
@@ -168,8 +164,7 @@ def test_round_trip(parse_packet):
         assert packet.vars == own_first(pairs)[0]
 
 
-def test_mutations(parse_packet, load_corpus):
-    """A packet with wrong octets is read as a plain reading of the specification reads it."""
+def test_mutations_are_read_by_the_specification(parse_packet, load_corpus):
     rng = random.Random(2)
     seeds = [case.raw for case in load_corpus("uwsgi/accept").values() if len(case.raw) < 1000]
     for _ in range(5000):
@@ -208,15 +203,13 @@ def read_plainly(data: bytes) -> list[list[str]] | str:
     return own_first(kept)[0]
 
 
-def test_vars_limit(parse_packet):
-    """As many pairs as max_vars are allowed; dropped ones count."""
+def test_vars_reach_their_limit(parse_packet):
     raw = encode([["HTTP_PROXY", "a"], ["A", "b"], ["A", "c"]])
     assert parse_packet(raw, max_vars=3).vars == [["A", "b"], ["A", "c"]]
     assert parse_packet(raw, max_vars=2) == "TOO_MANY_VARS"
 
 
-def test_content_length(parse_packet):
-    """2^63 - 1 is the largest CONTENT_LENGTH."""
+def test_content_length_has_a_largest_number(parse_packet):
     for number in (0, 1, 9, 10, 2**31, 2**32, 2**63 - 1):
         assert parse_packet(encode([["CONTENT_LENGTH", str(number)]])).content_length == number
     for number in (2**63, 2**63 + 1, 2**64, 2**64 + 1, 10**19, 10**20, 10**60):
@@ -233,8 +226,7 @@ def test_content_length_octets(parse_packet):
 # The vars block
 
 
-def test_exact_room(accepted_packet, parse_packet):
-    """A buffer of exactly vars_len + 1 octets suffices; one octet less is VARS_FULL."""
+def test_exact_room_is_enough(accepted_packet, parse_packet):
     raw, limits = accepted_packet.raw, accepted_packet.limits
     packet = parse_packet(raw, **limits)
     needed = sum(len(name) + len(value) + 2 for name, value in packet.vars)
@@ -268,7 +260,7 @@ def test_room_that_always_suffices(parse_packet):
 
 
 def parse_array(data: bytes, cap: int) -> list[tuple[int, int]] | int:
-    """Return the spans of an array, or the error; look whether those behind are untouched."""
+    """Return the spans of an array, or the error; check that later ones are untouched."""
     spans = ffi.new("aserve_span[]", [{"off": 99, "len": 99}] * (cap + 1))
     count = lib.uwsgi_parse_array(data, len(data), spans, cap)
     assert count <= cap
@@ -276,16 +268,14 @@ def parse_array(data: bytes, cap: int) -> list[tuple[int, int]] | int:
     return [(span.off, span.len) for span in spans[0:count]] if count >= 0 else count
 
 
-def test_array():
-    """Spans are offsets and lengths in the data; empty items have none."""
+def test_an_array_gives_spans():
     assert parse_array(b"", 0) == []
     assert parse_array(b"\0\0\0\0", 0) == []
     assert parse_array(b"\1\0a\0\0\2\0bc", 2) == [(2, 1), (7, 2)]
     assert parse_array(b"\0\1" + b"a" * 256, 1) == [(2, 256)]
 
 
-def test_array_limit():
-    """As many items as `cap` are allowed, and no more."""
+def test_an_array_reaches_its_limit():
     data = b"\1\0a" * 3 + b"\0\0"
     assert len(parse_array(data, 3)) == 3
     assert parse_array(data, 2) == lib.ASERVE_TOO_MANY_VARS
@@ -293,8 +283,7 @@ def test_array_limit():
 
 
 @pytest.mark.parametrize("data", [b"\1", b"\1\0", b"\2\0a", b"\1\0a\0", b"\1\0a\xff\xff", b"\0\0\1"])
-def test_array_overrun(data):
-    """No item reaches past the data."""
+def test_an_array_never_overruns_the_data(data):
     assert parse_array(data, 9) == lib.ASERVE_VAR_OVERRUN
 
 

@@ -1,4 +1,4 @@
-"""The vars block: field names become CGI variables, in a buffer that is never overrun."""
+"""The vars block: field names become CGI variables, in a buffer never overrun."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ def vars_of(parse_head, *lines: str) -> list[list[str]]:
     return parse_head(f"GET / HTTP/1.0\r\n{fields}\r\n".encode("latin-1")).vars[5:]
 
 
-def test_order(parse_head):
-    """The pairs of the request line come first, in a fixed order, then the fields as sent."""
+def test_the_order_of_pairs_is_fixed(parse_head):
     head = parse_head(b"GET /a%20b?c=%20 HTTP/1.1\r\nB: 1\r\nHost: x\r\nA: 2\r\n\r\n")
     assert head.vars == [
         ["REQUEST_METHOD", "GET"],
@@ -33,8 +32,7 @@ def test_order(parse_head):
 
 
 @pytest.mark.parametrize("octet", TCHARS)
-def test_name_octets(octet, parse_head):
-    """Names are put in capitals, "-" becomes "_", all other octets of a token stay."""
+def test_octets_of_names_become_capitals(octet, parse_head):
     expected = "_" if octet == "-" else octet.upper()
     dropped = octet == "_"
     pairs = vars_of(parse_head, f"X{octet}: v")
@@ -63,7 +61,7 @@ def test_name_octets(octet, parse_head):
         ("Https: on", [["HTTP_HTTPS", "on"]]),
     ],
 )
-def test_name(line, pairs, parse_head):
+def test_no_name_stands_for_a_server_variable(line, pairs, parse_head):
     """No field can stand for a variable of the server, nor for another field."""
     assert vars_of(parse_head, line) == pairs
 
@@ -79,8 +77,7 @@ def test_repeated_fields_stay_apart(parse_head):
     assert vars_of(parse_head, "A: 1", "a: 2") == [["HTTP_A", "1"], ["HTTP_A", "2"]]
 
 
-def test_exact_room(accepted_head, parse_head):
-    """A buffer of exactly vars_len + 1 octets suffices; one octet less is VARS_FULL."""
+def test_exact_room_is_enough(accepted_head, parse_head):
     raw, limits = accepted_head.raw, accepted_head.limits
     head = parse_head(raw, **limits)
     needed = sum(len(name) + len(value) + 2 for name, value in head.vars)

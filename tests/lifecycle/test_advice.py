@@ -1,4 +1,4 @@
-"""What somebody should look at, and do."""
+"""Advice on faults that somebody should look at."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WELL = {
 
 @pytest.fixture
 def found(monkeypatch):
-    """Return what is said: found(spool_files=0, worker={...}, config={...}, recent={...}, **status) -> [(text, do)]."""
+    """Return the advice: found(spool_files=0, worker={...}, config={...}, recent={...}, **status) -> [(text, do)]."""
     monkeypatch.setattr(module, "default_spool_files", lambda: 100)
 
     def found(spool_files=0, worker=(), config=(), **changes):
@@ -42,7 +42,7 @@ def found(monkeypatch):
 
 
 def test_all_is_well(found):
-    """Then nothing is said; not of what has no limit, either."""
+    """Then nothing is told; nor on a missing limit, either."""
     assert found() == []
     assert (
         found(worker={"descriptors": None, "descriptor_limit": None, "rss_bytes": None, "silent_seconds": None}) == []
@@ -57,7 +57,7 @@ def test_all_is_well(found):
     ],
 )
 def test_a_certificate_that_cannot_be_had(found, until, rest):
-    """It says why, when the next try is, and what is served until then; one that could be had is no warning."""
+    """The advice tells why, when the next try is, and the served certificate; a present certificate is no warning."""
     one = {"name": "a.example", "until": until, "fault": "DNS; mend it", "again": "2027-01-28 03:00 UTC"}
     assert found(certificates=[one]) == [
         ("No new certificate for a.example: DNS; mend it.", f"The next try is at 2027-01-28 03:00 UTC; {rest}.")
@@ -66,14 +66,14 @@ def test_a_certificate_that_cannot_be_had(found, until, rest):
 
 
 def test_a_reload_that_is_half_done(found):
-    """It says who is missing; all are served meanwhile."""
+    """The advice names the missing worker; all are served meanwhile."""
     ((text, do),) = found(half_done="worker 2 could not start: no module 'a'; 1 of 2 workers has the new code")
     assert text == "A reload is half done: worker 2 could not start: no module 'a'; 1 of 2 workers has the new code."
     assert do.startswith("Correct it, and reload once more: `aserve reload`")
 
 
 def test_a_reload_that_is_refused(found):
-    """It says why; all are served meanwhile."""
+    """The advice tells why; all are served meanwhile."""
     refused = {"seconds": 12.3, "why": "worker 1 could not start: no module 'a'"}
     ((text, do),) = found(refused=types.MappingProxyType(refused))
     assert text == "Nothing was reloaded, 12 s ago: worker 1 could not start: no module 'a'."
@@ -105,8 +105,7 @@ TIMED = {**PROGRAM, "name": "cron prune", "when": "0 3 * * *"}
         ({**TIMED, "last_end": ""}, None),
     ],
 )
-def test_programs(found, program, text):
-    """One that keeps ending needs a look, and so does a command of --cron that has failed."""
+def test_programs_that_keep_ending_are_told(found, program, text):
     assert [said for said, _ in found(attached=[program])] == ([text] if text else [])
 
 
@@ -203,7 +202,7 @@ def test_programs(found, program, text):
     ],
 )  # fmt: skip
 def test_what_is_wrong(found, changes, text, do):
-    """One thing is: it is said with its number, and what to do about it."""
+    """One fault is told with its number, and a remedy."""
     ((said, to_do),) = found(**changes)
     assert said.startswith(text) and do in to_do
 
@@ -229,12 +228,12 @@ def test_what_is_wrong(found, changes, text, do):
     ],
 )
 def test_what_needs_nobody(found, changes):
-    """It is soon over, or far from its limit."""
+    """The state is soon over, or far from its limit."""
     assert found(**changes) == []
 
 
 def test_the_worst_comes_first(found):
-    """Missing workers before full threads before a request that is old."""
+    """Missing workers before full threads before an old request."""
     said = [
         text for text, _ in found(workers_ready=1, recent={"all_busy_seconds": 60.0}, worker={"at": [[60.0, "GET /"]]})
     ]
@@ -242,14 +241,14 @@ def test_the_worst_comes_first(found):
 
 
 def test_what_is_over_comes_last(found):
-    """A crash some minutes ago stands behind what is wrong now; what keeps requests from being served before both."""
+    """A crash some minutes ago stands behind a present fault; a stop of service before both."""
     crash, failed = {"seconds": 540.0, "worker": 1, "how": "it b"}, {"requests": 100, "ends": {"5xx complete": 100}}
     said = [text for text, _ in found(crashes=[crash], worker={"at": [[60.0, "GET /"]]}, minute=failed)]
     assert [text.partition(" ")[0] for text in said] == ["100", "Worker", "A"]
 
 
 def test_a_stall_of_all():
-    """It is one warning, with the worst of them; and without what is counted it is told, too."""
+    """One warning has the worst of them; without counts it is told, too."""
     slow = {**WORKER, "stalled_seconds": 10, "waiting": 2, "waiting_seconds": 11.0}
     worse = {**slow, "slot": 1, "stalled_seconds": 44, "waiting_seconds": 44.4}
     status = {"text": "", "workers_wanted": 2, "workers_ready": 2, "crashes": [], "workers": [slow, worse, WORKER]}
@@ -272,7 +271,7 @@ def test_a_stall_is_one_warning(found):
     ("connections", "queued", "is_failure"), [((500, 500), 0, False), ((500, 9), 3, False), ((500, 500), 1, True)]
 )
 def test_when_nobody_is_accepted(connections, queued, is_failure):
-    """It is a failure if clients wait, and no worker takes them."""
+    """A lack of workers is a failure if clients wait, and nobody takes them."""
     workers = [{**WORKER, "slot": 1 + slot, "connections": count} for slot, count in enumerate(connections)]
     listening = [{"url": "http://a", "queued": queued, "limit": 2000}]
     (found,) = advise({**WELL, "workers": workers, "listening": listening}, {}, Config())
@@ -299,7 +298,7 @@ def test_no_descriptors_for_clients(worker, queued, is_told):
 
 @pytest.mark.parametrize(("failed", "well", "is_failure"), [(20, 80, False), (50, 50, True), (20, 0, True)])
 def test_when_errors_are_a_failure(failed, well, is_failure):
-    """If they are half of the responses; requests of clients that left while they waited have none."""
+    """If they are half of the responses; waiting requests of gone clients have none."""
     minute = {
         **WELL["minute"],
         "requests": 1000,
@@ -310,14 +309,14 @@ def test_when_errors_are_a_failure(failed, well, is_failure):
 
 
 def test_what_is_a_failure():
-    """What keeps requests from being served, and nothing else."""
+    """A stop of service, and nothing else."""
     status = {**WELL, "workers_ready": 1, "workers": [{**WORKER, "silent_seconds": 9.0, "at": [[42.0, "GET /"]]}]}
     found = advise(status, {}, Config())
     assert [each.is_failure for each in found] == [True, True, False]
 
 
 def test_who_drains_is_no_failure():
-    """Others serve in its place; what is left of it is told, by that name."""
+    """Others serve in its place; its rest is told, by that name."""
     hung = {**WORKER, "state": "draining", "silent_seconds": 9.0, "stalled_seconds": 12, "at": [[42.4, "GET /x"]]}
     found = advise({**WELL, "workers": [hung]}, {}, Config())
     assert [(each.text.partition(":")[0], each.is_failure) for each in found] == [

@@ -1,4 +1,4 @@
-"""What is no WSGI app, and why."""
+"""Objects that are no WSGI app, and why."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class App:
 
 
 @pytest.mark.parametrize("app", [hello, App(), lambda *arguments: [], dict])
-def test_apps(app):
-    """What can be called with two arguments is one, as far as can be told; what C has written may have no signature."""
+def test_apps_take_two_arguments(app):
+    """An object callable with two arguments is an app, as far as can be told; C's may have no signature."""
     assert why_no_app(app, "app") == ""
 
 
@@ -40,12 +40,10 @@ def test_apps(app):
         (lambda one: one, "app cannot be called with (environ, start_response)"),
     ],
 )
-def test_no_apps(found, text):
-    """The reason names what it is, and what to do."""
+def test_no_apps_are_told_with_a_remedy(found, text):
     assert text in why_no_app(found, "app")
 
 
 @pytest.mark.parametrize(("value", "text"), [(sys, "the module sys"), (3, "an int"), ({}, "a dict")])
-def test_describe(value, text):
-    """An article, and the type."""
+def test_a_description_has_article_and_type(value, text):
     assert describe(value) == text

@@ -26,27 +26,23 @@ ctypes.CDLL(None).malloc_stats()
 
 @pytest.mark.skipif(not arenas.IS_PYPY or platform.libc_ver()[0] != "glibc", reason="of PyPy with glibc")
 def test_one_for_all_threads():
-    """None of them has one of its own."""
     done = subprocess.run([sys.executable, "-c", IN_THREADS], capture_output=True, text=True, check=True)
     assert "Arena 0" in done.stderr and "Arena 1" not in done.stderr
 
 
 @pytest.mark.parametrize("name", ["MALLOC_ARENA_MAX", "GLIBC_TUNABLES"])
 def test_what_the_environment_says(monkeypatch, name):
-    """That is left alone."""
     monkeypatch.setattr(arenas, "IS_PYPY", True)
     assert not arenas.share_one_arena({name: "4"})
 
 
-def test_cpython(monkeypatch):
-    """It keeps its own: its objects are freed by the thread that has them."""
+def test_cpython_keeps_its_arenas(monkeypatch):
     monkeypatch.setattr(arenas, "IS_PYPY", False)
     assert not arenas.share_one_arena({})
 
 
 @pytest.mark.parametrize("result", [1, 0])
-def test_pypy(monkeypatch, result):
-    """The C library is asked once; it may refuse."""
+def test_pypy_asks_the_library_once(monkeypatch, result):
     calls = []
 
     class Library:
@@ -63,9 +59,7 @@ def test_pypy(monkeypatch, result):
 
 
 @pytest.mark.parametrize("error", [OSError, AttributeError])
-def test_another_library(monkeypatch, error):
-    """One without this call goes on as it is."""
-
+def test_another_library_goes_on_unchanged(monkeypatch, error):
     def refuse(name):
         raise error
 

@@ -1,4 +1,4 @@
-"""The control socket: who may ask, one question and its answer, and callers that misbehave."""
+"""The control socket: its users, one question and its answer, and misbehaving callers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aserve.lifecycle.control import Control, open_control, watch_with
 
 
 class Loop:
-    """A selector that turns when it is told to."""
+    """A selector that turns on demand."""
 
     def __init__(self):
         self.selector = selectors.DefaultSelector()
@@ -43,7 +43,7 @@ class Loop:
 
 
 class Refusing:
-    """A listener that can accept nobody."""
+    """A listener without descriptors."""
 
     def __init__(self, listener, number):
         self.socket = self
@@ -90,7 +90,7 @@ def setup(tmp_path):
 
 
 def test_question_and_answer(setup):
-    """It is answered on a line of its own, and the connection closed; a question may come in parts."""
+    """The answer is a line, and the connection closes; a question may come in parts."""
     caller = setup.call()
     caller.sock.sendall(b'{"ask": "it", ')
     setup.loop.turn()
@@ -114,7 +114,7 @@ def test_question_and_answer(setup):
     ids=["a word", "a list", "long", "octets", "deep", "a list in it", "an object in it"],
 )
 def test_what_is_no_question(setup, octets):
-    """It is told what one looks like."""
+    """The answer shows a right question."""
     caller = setup.call()
     caller.sock.sendall(octets)
     setup.loop.turn()
@@ -122,7 +122,7 @@ def test_what_is_no_question(setup, octets):
 
 
 def test_an_unknown_question(setup):
-    """It is told what it may ask for."""
+    """The answer has the known questions."""
     caller = setup.call()
     caller.ask(ask="nothing")
     setup.loop.turn()
@@ -130,7 +130,7 @@ def test_an_unknown_question(setup):
 
 
 def test_only_the_own_user_may_ask(setup, monkeypatch, caplog):
-    """Nobody else can open the file; and if somebody else could, the kernel tells who it is."""
+    """Nobody else can open the file; if somebody could, the kernel tells the caller."""
     assert stat.S_IMODE(os.stat(setup.path).st_mode) == 0o600
     monkeypatch.setattr(control_module, "credentials_of", lambda sock: types.SimpleNamespace(uid=os.geteuid() + 4711))
     caller = setup.call()
@@ -150,7 +150,7 @@ def test_where_the_system_does_not_tell_who_calls(setup, monkeypatch):
 
 
 def test_an_answer_that_comes_later(setup):
-    """The caller waits; what else it sends is not read as a question."""
+    """The caller waits; its further octets are not read as a question."""
     caller = setup.call()
     caller.ask(ask="later")
     caller.ask(ask="it")
@@ -162,7 +162,7 @@ def test_an_answer_that_comes_later(setup):
 
 
 def test_a_caller_that_reads_late(setup):
-    """What it has not read waits in memory; everything arrives."""
+    """Unread octets wait in memory; everything arrives."""
     caller = setup.call()
     caller.ask(ask="later")
     setup.loop.turn()
@@ -177,7 +177,7 @@ def test_a_caller_that_reads_late(setup):
 
 
 def test_a_caller_that_does_not_read(setup, monkeypatch, caplog):
-    """It is closed when too much waits for it."""
+    """The caller is closed when too much waits for it."""
     monkeypatch.setattr(control_module, "MAX_UNSENT_BYTES", 1000)
     caller = setup.call()
     caller.ask(ask="later")
@@ -205,7 +205,7 @@ def test_a_caller_that_goes(setup):
 
 
 def test_a_caller_that_goes_without_reading(setup):
-    """The kernel tells of it by a reset; what else it has said before is not read as a question."""
+    """The kernel tells a reset; its earlier octets are not read as a question."""
     caller = setup.call()
     for _ in range(2):
         caller.ask(ask="later")
@@ -218,7 +218,7 @@ def test_a_caller_that_goes_without_reading(setup):
 
 
 def test_a_caller_that_says_no_more(setup):
-    """One that has closed its side has asked, and reads: an answer that comes later, and a long one."""
+    """A caller that has closed its side has asked, and reads a late answer, and a long one."""
     caller = setup.call()
     caller.ask(ask="later")
     caller.sock.shutdown(socket.SHUT_WR)
@@ -236,7 +236,7 @@ def test_a_caller_that_says_no_more(setup):
 
 
 def test_a_caller_that_says_no_more_and_goes(setup):
-    """It is closed when its answer cannot be sent, whether that was to come or has begun."""
+    """The caller is closed when its answer cannot be sent, whether coming or begun."""
     callers = setup.call(), setup.call()
     for caller in callers:
         caller.ask(ask="later")
@@ -263,7 +263,7 @@ def test_a_caller_that_leaves_without_a_question(setup):
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM])
 def test_no_descriptor_is_left(setup, monkeypatch, number):
-    """Who calls waits for a second, and the loop does not spin."""
+    """The caller waits for a second, and the loop does not spin."""
     with monkeypatch.context() as patch:
         patch.setattr(setup.control, "_listener", Refusing(setup.control._listener, number))
         caller = setup.call()
@@ -292,7 +292,7 @@ def test_a_call_that_was_given_up(setup, monkeypatch):
 
 
 def test_too_many_callers(setup, monkeypatch):
-    """The one that came first is closed."""
+    """The oldest is closed."""
     monkeypatch.setattr(control_module, "MAX_CALLERS", 2)
     first, second, third = (setup.call() for _ in range(3))
     first.read()
@@ -310,15 +310,14 @@ def test_another_server_is_there(setup):
 
 
 def test_a_socket_that_cannot_be_had(setup, caplog):
-    """It is an error, or a line of the level that the caller names."""
+    """The failure is an error, or a line of the level named by the caller."""
     args = str(setup.path), lambda *_: None, {}, lambda *_: None
     with pytest.raises(BindError, match="see --control"):
         open_control(*args, None)
     assert open_control(*args, logging.ERROR) is None and "cannot ask this server: cannot listen on" in caplog.text
 
 
-def test_the_end(setup):
-    """The file goes, and who has asked hears that there is no answer."""
+def test_the_end_removes_the_file(setup):
     caller = setup.call()
     setup.control.close()
     caller.read()
@@ -327,7 +326,7 @@ def test_the_end(setup):
 
 
 def test_a_process_that_was_forked(setup):
-    """It closes what it has of all that; the file stays."""
+    """The child closes its copies; the file stays."""
     setup.call()
     assert setup.control.on_forked() == ([], [forks.local_address(setup.control._listener.socket.fileno())])
     fds = list(setup.loop.selector.get_map())

@@ -1,4 +1,4 @@
-"""The exit of a process that the app keeps: what is named, and how long that may last."""
+"""The exit of a process kept by the app: the named culprits, and the limit."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from aserve.lifecycle import exits
 from aserve.lifecycle.exits import Remaining, begin_ending, bound_exit
 from aserve.workers.threads import OwnThread
 
-# Python 3.12 and later warn of a fork beside threads: it is what is tested here.
+# Python 3.12 and later warn of a fork beside threads, tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
 class Clock:
-    """Time that passes by sleeping; at a moment something may happen."""
+    """Time that passes by sleeping; at a moment an event may happen."""
 
     def __init__(self):
         self.now = 0.0
@@ -41,7 +41,7 @@ class Clock:
 
 @pytest.fixture(autouse=True)
 def ends(monkeypatch):
-    """The exit statuses by which this process would have ended, with the moment; handlers are put back."""
+    """The exit statuses of this process, with the moment; handlers are put back."""
     found, before = [], {number: signal.getsignal(number) for number in exits.LATE}
 
     def end(status, say):
@@ -68,7 +68,7 @@ def clock(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def only_new(monkeypatch):
-    """Let nothing remain but what a test has begun: in this process others may have left something."""
+    """Let nothing remain but a test's own threads: in this process others may have left some."""
     find = exits.find_remaining
     before = find()
 
@@ -84,7 +84,7 @@ def only_new(monkeypatch):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_that_comes_with_the_first(ends, clock, monkeypatch, caplog, number):
-    """It is the same one, although the server's handlers are gone; a later one ends the process at once."""
+    """The signal counts as the same, although the server's handlers are gone; a later one ends the process at once."""
     begin_ending(30.0)
     exits.hold_signals()
     clock.now = 0.5
@@ -96,7 +96,7 @@ def test_a_signal_that_comes_with_the_first(ends, clock, monkeypatch, caplog, nu
 
 
 def test_signals_of_a_process_that_served(ends, clock):
-    """What means something only while it serves ends nothing."""
+    """Signals that mean something only while it serves end nothing."""
     exits.hold_signals()
     for number in (signal.SIGHUP, signal.SIGUSR1):
         signal.raise_signal(number)
@@ -105,7 +105,7 @@ def test_signals_of_a_process_that_served(ends, clock):
 
 @pytest.mark.parametrize(("seconds", "is_ignored"), [(0.5, True), (0.6, False)])
 def test_while_the_interpreter_ends(clock, seconds, is_ignored):
-    """It puts the defaults in the place of our handlers: a signal that came with the first must not kill it then."""
+    """The interpreter restores the defaults: a signal that came with the first must not kill it then."""
     begin_ending(30.0)
     exits.hold_signals()
     own = signal.signal(signal.SIGUSR1, signal.SIG_DFL)  # what the app has set since then is its own
@@ -116,7 +116,7 @@ def test_while_the_interpreter_ends(clock, seconds, is_ignored):
 
 
 def test_what_has_no_flush_is_not_flushed(clock, monkeypatch):
-    """The interpreter would call it at the end, fail, and make the status 120; what has one is left to it."""
+    """The interpreter would call it at the end, fail, and make the status 120; a stream with a flush is left to it."""
     begin_ending(30.0)
     monkeypatch.setattr(sys, "stdout", object())
     monkeypatch.setattr(sys, "stderr", io.StringIO())
@@ -140,7 +140,7 @@ def kept():
 
 
 def bound(status=0):
-    """Bound the exit, and wait until the thread that does it has ended."""
+    """Bound the exit, and wait until its thread has ended."""
     bound_exit(status)
     for thread in threading.enumerate():
         if thread.name == "aserve-ending":
@@ -185,7 +185,7 @@ def test_a_signal_meanwhile(ends, caplog):
 
 
 def test_a_thread_that_ends_in_time(kept, clock, ends, caplog):
-    """One that ends soon is not worth a line; one that ends before the time limit ends nothing."""
+    """A short wait is not worth a line; a thread that ends before the limit ends nothing."""
     clock.at = {1.0: kept}
     begin_ending(30.0)
     bound()
@@ -196,7 +196,7 @@ def test_a_thread_that_ends_in_time(kept, clock, ends, caplog):
 
 @pytest.mark.parametrize(("seconds", "moment"), [(10.0, 14.0), (None, 8.0)])
 def test_atexit_functions_that_do_not_end(ends, caplog, seconds, moment):
-    """They have a while longer than threads, also where nothing was served; the line says where the main thread is."""
+    """They have a while longer than threads, also where nothing was served; the line tells the main thread's place."""
     if seconds is not None:
         begin_ending(seconds)
     bound()
@@ -207,7 +207,7 @@ def test_atexit_functions_that_do_not_end(ends, caplog, seconds, moment):
 @pytest.mark.usefixtures("kept")
 @pytest.mark.parametrize("in_thread", [False, True])
 def test_a_child_of_what_remains(in_thread):
-    """A process that a thread of the app's forks after the end has the handlers of before, and not those that end its parent."""
+    """A process forked by a thread of the app's after the end has the old handlers, and not the ending ones."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     before = signal.SIG_DFL, signal.getsignal(signal.SIGINT)
     bound()
@@ -254,7 +254,7 @@ def test_without_pools_and_processes(monkeypatch, kept):
     "kind", [OwnThread, lambda target, name: threading.Thread(target=target, name=name, daemon=True)]
 )
 def test_a_pool_that_a_thread_has_filled(kind):
-    """The interpreter joins its threads whoever has made them: one of ours, which is not waited for itself, or a daemon."""
+    """The interpreter joins a pool's threads whoever has made them: one of our own threads, or a daemon."""
     gate, started = threading.Event(), threading.Event()
     pool = concurrent.futures.ThreadPoolExecutor(1, "pooled")
 
@@ -275,7 +275,7 @@ def test_a_pool_that_a_thread_has_filled(kind):
 
 
 def test_end_in_time(monkeypatch):
-    """A process that has no supervisor any more ends, whatever keeps it."""
+    """A process without a supervisor ends, whatever keeps it."""
     statuses = []
     monkeypatch.setattr(exits.os, "_exit", statuses.append)
     exits.end_in_time(0.0)

@@ -1,4 +1,4 @@
-"""Why a process should be replaced: the first reason, told once, to whoever waits for it."""
+"""The reason to replace a process: the first one, told once, to each waiter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aserve.lifecycle.failing import Failing
 
 
 async def test_the_first_reason(caplog):
-    """It is logged, and stays; whoever waits has it, before and after."""
+    """The reason is logged, and stays; each waiter has it, before and after."""
     failing = Failing()
     assert failing.why == ""
     waiting = asyncio.ensure_future(failing.wait())

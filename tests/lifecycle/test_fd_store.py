@@ -1,4 +1,4 @@
-"""Listeners that systemd keeps: with a manager of the test's own, whose store is passed on to the next start."""
+"""Listeners kept by systemd: with a manager of the test's own, whose store is passed on to the next start."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Service:
         self._open, self._passed = [], []
 
     def start(self, *binds, room=9):
-        """Start, with what is in the store; return the addresses that it listens on, and what it has told."""
+        """Start, with the store's descriptors; return the listening addresses, and the messages."""
         kept = list(zip(self.names, self.manager.fds))
         first = fcntl.fcntl(0, fcntl.F_DUPFD, 300)
         os.close(first)
@@ -74,8 +74,8 @@ def service(tmp_path, monkeypatch, caplog):
 
 
 @pytest.mark.parametrize("bind", ["127.0.0.1:0", "localhost:0", "unix:{}/s", "unix:@{}/s", "scgi://127.0.0.1:0"])
-def test_a_restart(service, tmp_path, bind, caplog):
-    """The sockets stay, whoever connects meanwhile waits; another protocol can be spoken on them."""
+def test_a_restart_keeps_the_sockets(service, tmp_path, bind, caplog):
+    """The sockets stay, and clients wait meanwhile; another protocol can be spoken on them."""
     bind = bind.format(tmp_path)
     places, told = service.start(bind)
     assert told == ["FDSTORE=1"]
@@ -117,7 +117,7 @@ def test_a_file_that_is_gone(service, tmp_path):
 
 
 def test_what_there_is_no_room_for(service, tmp_path, caplog):
-    """The log says so, and it ends with its process, as without a store."""
+    """The log says so, and the listener ends with its process, as without a store."""
     _, told = service.start(f"unix:{tmp_path}/a", f"unix:{tmp_path}/b", room=1)
     assert told == ["FDSTORE=1"] and [listener.is_given for listener in service._open] == [True, False]
     assert f"systemd cannot keep unix:{tmp_path}/b over a restart: its store has room for 1 (File" in caplog.text
@@ -126,14 +126,12 @@ def test_what_there_is_no_room_for(service, tmp_path, caplog):
 
 
 def test_a_path_that_is_too_long(service, monkeypatch, caplog):
-    """Its name has no room in a message: it is not kept."""
     monkeypatch.setattr("aserve.lifecycle.fd_store.MAX_NAME_LENGTH", 20)
     _, told = service.start("127.0.0.1:0")
     assert told == [] and "over a restart: its path is too long" in caplog.text
 
 
 def test_sockets_of_a_unit(service):
-    """What another keeps is not stored."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         _, told = service.start(f"fd:{sock.fileno()}")
@@ -141,7 +139,7 @@ def test_sockets_of_a_unit(service):
 
 
 def test_what_cannot_be_bound(service):
-    """Nothing is stored, and what was kept still is."""
+    """Nothing is stored, and kept ones still are."""
     (place,), _ = service.start("127.0.0.1:0")
     service.stop()
     with pytest.raises(BindError):
@@ -151,7 +149,6 @@ def test_what_cannot_be_bound(service):
 
 
 def test_without_a_store():
-    """There is none, and nothing was in it."""
     store = FdStore(0, {}, Notifier(""))
     assert not store
     (listener,) = store.open(Config(bind="127.0.0.1:0"))
@@ -169,7 +166,7 @@ def test_kept_by_the_caller():
 
 
 def test_not_asked_for(caplog):
-    """Whoever has asked for none hears nothing of it: listeners are bound here for --user and --pid-file, too."""
+    """A caller without the wish hears nothing: listeners are bound here for --user and --pid-file, too."""
     (listener,) = FdStore(0, {}, Notifier("")).open(Config(bind="127.0.0.1:0"))
     listener.socket.close()
     assert not listener.is_given and not caplog.records

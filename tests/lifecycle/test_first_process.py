@@ -19,7 +19,7 @@ class Ended(Exception):
 
 @pytest.fixture
 def system(monkeypatch):
-    """Return what is done; this is process 1."""
+    """Return the system's calls; this is process 1."""
     done = []
     monkeypatch.setattr(os, "getpid", lambda: 1)
     monkeypatch.setattr(os, "kill", lambda *what: done.append(what))
@@ -43,7 +43,7 @@ def test_another_process_goes_on(monkeypatch):
 
 
 def test_the_server_is_the_child(system, monkeypatch):
-    """Handlers stay, and what names the process names the child."""
+    """Handlers stay, and the child has the process's names."""
     pids = iter([1, 7, 7])
     monkeypatch.setattr(os, "getpid", lambda: next(pids))
     monkeypatch.setattr(os, "fork", lambda: 0)
@@ -55,7 +55,7 @@ def test_the_server_is_the_child(system, monkeypatch):
 
 @pytest.mark.parametrize(("status", "code"), [(0, 0), (3 << 8, 3), (signal.SIGKILL, 137)])
 def test_the_first_process_stands_by(system, monkeypatch, status, code):
-    """Signals reach the server; others are reaped, until the server ends."""
+    """Signals reach the server; other processes are reaped, until the server ends."""
     signals = iter([signal.SIGTERM, signal.SIGCHLD, signal.SIGCHLD, signal.SIGCHLD])
     ended = iter([(5, 0), (0, 0), ChildProcessError(errno.ECHILD, ""), (9, 0), (77, status)])
 

@@ -1,4 +1,4 @@
-"""Files that root makes for the user that the process becomes."""
+"""Files made by root for the process's later user."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give fi
 
 @pytest.fixture
 def folder(open_folder):
-    """A folder of root's, which no other user may write to."""
+    """A folder of root's, unwritable for others."""
     place = open_folder / "log"
     place.mkdir(mode=0o755)
     return place
@@ -32,7 +32,7 @@ def owner_of(path):
 
 @pytest.mark.parametrize("text", [None, "before\n"])
 def test_it_is_made_and_given(folder, text):
-    """What it had stays; once it is given, it is not given again."""
+    """The file keeps its content; once given, it is not given again."""
     path = folder / "access.log"
     if text:
         path.write_text(text)
@@ -45,7 +45,7 @@ def test_it_is_made_and_given(folder, text):
 
 
 def test_a_folder_by_a_link(folder):
-    """A link of root's leads to one; one of another user's may lead anywhere tomorrow."""
+    """A link of root's leads to one; another user's may lead anywhere tomorrow."""
     (folder.parent / "link").symlink_to(folder)
     assert can_give(str(folder.parent / "link" / "log"))
     os.lchown(folder.parent / "link", USER.pw_uid, USER.pw_gid)
@@ -54,7 +54,7 @@ def test_a_folder_by_a_link(folder):
 
 
 def test_a_folder_that_others_rule_over(folder):
-    """Its own, one that others may write to, /tmp, and one below such a folder: what is made there, the user makes."""
+    """The user's own folder, one writable by others, /tmp, and one below such a folder: files there are made by the user."""
     below, groups = folder / "below", os.getgroups()
     below.mkdir()
     for owner, mode, is_safe_below in (

@@ -1,4 +1,4 @@
-"""What an app wants done in each process that serves it: called once, in order, before it serves."""
+"""An app's functions for each serving process: called once, in order, before it serves."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ def _as_before(monkeypatch):
     monkeypatch.setattr(hooks, "_at_end", [])
 
 
-def test_in_order():
-    """All are called, the first first; what one of them names, too."""
+def test_hooks_are_called_in_order():
     calls = []
     post_fork(lambda: post_fork(lambda: calls.append("third")))
     post_fork(lambda: calls.append("second"))
@@ -28,9 +27,7 @@ def test_in_order():
     assert calls == ["second", "third"]
 
 
-def test_decorator():
-    """The function stays what it is."""
-
+def test_the_decorator_leaves_the_function_unchanged():
     @aserve.post_fork
     def connect():
         return 5
@@ -38,8 +35,8 @@ def test_decorator():
     assert connect() == 5
 
 
-def test_too_late():
-    """In a process that serves already, a function is called at once."""
+def test_a_late_hook_is_called_at_once():
+    """In a serving process, a function is called at once."""
     calls = []
     call_post_fork()
     post_fork(lambda: calls.append(1))
@@ -48,7 +45,7 @@ def test_too_late():
 
 @pytest.mark.parametrize("fault", [ValueError("no"), SystemExit(3)])
 def test_a_function_that_raises(fault):
-    """The process cannot serve; what it was, and its traceback, are told."""
+    """The process cannot serve; the reason, and its traceback, are told."""
 
     @post_fork
     def connect():
@@ -62,7 +59,6 @@ def test_a_function_that_raises(fault):
 
 
 def test_at_the_end():
-    """What is ours is called when the process has served."""
     calls = []
     at_end(lambda: calls.append("end"))
     call_at_end()

@@ -9,7 +9,7 @@ from aserve.lifecycle.load_error import app_raised
 
 
 def frames_of(*names):
-    """Return the places in the traceback of a fault that has come through code of these files."""
+    """Return the places in the traceback of a fault through code of these files."""
     call = None
     for name in reversed(names):
         module = types.ModuleType("some")
@@ -25,7 +25,7 @@ def frames_of(*names):
 
 
 def test_ours_before_the_apps():
-    """What led to the app's code is left out; what the app called in aserve is where the fault is."""
+    """Frames before the app's code are left out; aserve's code called by the app is the fault's place."""
     ours = load_error.__file__
     assert frames_of(ours, "/srv/app.py", "<frozen importlib._bootstrap>") == ["/srv/app.py"]
     assert frames_of("/srv/app.py", ours) == ["/srv/app.py", ours]
@@ -33,7 +33,7 @@ def test_ours_before_the_apps():
 
 
 def test_a_mistake_of_syntax():
-    """The app's line is shown, and no frame of aserve's that has imported it."""
+    """The app's line is shown, and no importing frame of aserve's."""
     module = types.ModuleType("some")
     exec(
         compile("def load():\n    compile('def app(:', '/srv/app.py', 'exec')\n", load_error.__file__, "exec"),

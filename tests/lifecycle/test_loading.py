@@ -1,4 +1,4 @@
-"""From an app spec to a WSGI callable, and one clear line for each way that fails."""
+"""From an app spec to a WSGI callable, and one clear line for each failure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def app(environ, start_response):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """An empty current folder; what a test imports from it is forgotten again."""
+    """An empty current folder; a test's imports from it are forgotten again."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])
     for name in [name for name in sys.modules if name.startswith("site_")]:
@@ -46,7 +46,7 @@ def error_of(spec):
     return caught.value
 
 
-# What is found
+# Found apps
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,13 @@ def error_of(spec):
         ("import functools\napp = functools.partial(lambda a, e, s: [a], b'app')\n", "site_a:app"),
     ],
 )
-def test_found(folder, source, spec):
-    """Every form of spec, and every sort of callable."""
+def test_every_form_of_spec_is_found(folder, source, spec):
     (folder / "site_a.py").write_text(source)
     assert call(load_app(spec)) == b"app"
 
 
 def test_callable_without_a_signature(folder):
-    """What is written in C may not say how it is called; the first request will tell."""
+    """C's callables may not tell their signature; the first request will."""
     (folder / "site_a.py").write_text("app = type\n")
     assert load_app("site_a:app") is type
 
@@ -133,7 +132,7 @@ def test_file_in_a_package_keeps_its_full_name(folder):
 
 
 def test_modules_beside_the_app(folder):
-    """By name, or by the path of a file; what is not there is told."""
+    """By name, or by the path of a file; a missing one is told."""
     (folder / "jobs_a.py").write_text("NAME = 'a'\n")
     assert load_module("jobs_a").NAME == load_module("./jobs_a.py").NAME == "a"
     for name in ("no_jobs", "no_jobs.py"):
@@ -142,7 +141,7 @@ def test_modules_beside_the_app(folder):
 
 
 def test_file_named_like_a_known_module(folder):
-    """An app in json.py is loaded, and json stays what it was."""
+    """An app in json.py is loaded, and json stays the same."""
     import json
 
     (folder / "json.py").write_text(APP)
@@ -167,7 +166,6 @@ def test_file_with_any_name(folder, name):
 
 
 def test_module_whose_name_is_no_identifier(folder):
-    """importlib imports it, and so do gunicorn and uWSGI."""
     (folder / "my-shop.py").write_text(APP)
     assert call(load_app("my-shop:app")) == b"app"
 
@@ -201,8 +199,7 @@ qualname = of_paste.%(here)s
 """
 
 
-def test_paste(folder, monkeypatch):
-    """PasteDeploy's apps, by their names, with the file's logging."""
+def test_paste_apps_are_found_by_name(folder, monkeypatch):
     pytest.importorskip("paste.deploy", reason="PasteDeploy is not installed")
     monkeypatch.setattr(logging.root, "handlers", logging.root.handlers[:])
     (folder / "of_paste.py").write_text(
@@ -228,7 +225,7 @@ def error_of_app(spec):
     return caught.value
 
 
-# What is not found
+# Missing apps
 
 
 @pytest.mark.long_on_pypy
@@ -285,8 +282,8 @@ def error_of_app(spec):
         ("site_a:needs_one", ["cannot be called with (environ, start_response)"]),
     ],
 )
-def test_not_found(folder, spec, parts):
-    """One line: what was looked for, where, and what to do."""
+def test_a_missing_app_is_one_line(folder, spec, parts):
+    """One line: the wanted app, the place, and a remedy."""
     (folder / "site_a.py").write_text(
         f"{APP}\nimport sys\nfrom collections import OrderedDict\n"
         "number = 3\ndef make(): return 3\ndef needs_one(one): pass\n"
@@ -302,7 +299,7 @@ def test_not_found(folder, spec, parts):
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("depth", [100, 200, 300, 500, 700, 900, 1500, 5000])
 @pytest.mark.parametrize("shape", ["sum", "minus", "attributes"])
-def test_deep_arguments(folder, shape, depth):
+def test_deep_arguments_are_told_like_others(folder, shape, depth):
     """An argument that is no literal, so deep that Python gives up reading or showing it, is told like any other."""
     (folder / "site_a.py").write_text("def make(*arguments): raise AssertionError\n")
     argument = {"sum": "+".join(["x"] * depth), "minus": "-" * depth + "x", "attributes": "x" + ".y" * depth}[shape]
@@ -319,8 +316,7 @@ def test_deep_arguments(folder, shape, depth):
         ("\n".join(f"def f{i}(): pass" for i in range(9)), ["f0, f1", "f7, ..."]),
     ],
 )
-def test_no_default(folder, source, parts):
-    """A module alone that has neither usual name says what it has."""
+def test_no_default_tells_the_modules_names(folder, source, parts):
     (folder / "site_a.py").write_text(source)
     text = str(error_of("site_a"))
     for part in parts:
@@ -335,8 +331,7 @@ def test_no_default(folder, source, parts):
         "def app(scope, receive, send): pass\n",
     ],
 )
-def test_asgi(folder, source):
-    """An ASGI app is recognised, and the way out named."""
+def test_an_asgi_app_is_recognised(folder, source):
     (folder / "site_a.py").write_text(source)
     text = str(error_of("site_a:app"))
     assert "is an ASGI app" in text
@@ -344,7 +339,7 @@ def test_asgi(folder, source):
 
 
 def test_a_file_out_of_reach(folder, monkeypatch):
-    """A file in a folder that the user of --user may not enter is not said to be missing."""
+    """A file in a folder closed to the user of --user is not told to be missing."""
 
     def refuse(path):
         raise PermissionError(path)
@@ -359,8 +354,7 @@ def test_a_file_out_of_reach(folder, monkeypatch):
 # The app's own errors
 
 
-def test_import_raises(folder):
-    """The app's traceback is kept, with the app's frames only."""
+def test_a_failing_import_keeps_the_apps_frames(folder):
     (folder / "inner.py").write_text("def fail():\n    raise ValueError('bad\\nvalue')\n")
     (folder / "site_a.py").write_text("import inner\ninner.fail()\n")
     fault = error_of("site_a:app")
@@ -386,7 +380,7 @@ def test_chained_errors_are_cut_too(folder):
 
 
 def test_missing_import_of_the_app(folder):
-    """A module that the app wants and has not is the app's error, not a wrong spec."""
+    """A missing import of the app is the app's error, not a wrong spec."""
     (folder / "site_a.py").write_text("import xyzzy\n")
     fault = error_of("site_a:app")
     assert str(fault) == (
@@ -397,7 +391,7 @@ def test_missing_import_of_the_app(folder):
 
 
 def test_missing_import_beside_an_inactive_environment(folder):
-    """The virtual environment in the app's folder is named, unless this Python is in it; a missing part of a package is not its matter."""
+    """The virtual environment in the app's folder is named, unless this Python is in it; a missing part of a package does not matter here."""
     (folder / "site_a.py").write_text("import xyzzy\n")
     (folder / "venv" / "bin").mkdir(parents=True)
     (folder / "venv" / "bin" / "python").write_text("")
@@ -412,15 +406,13 @@ def test_missing_import_beside_an_inactive_environment(folder):
 
 
 def test_import_of_uwsgi(folder, monkeypatch):
-    """Who needs uWSGI's module is told how to have one."""
     monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if not type(f).__module__.startswith("aserve")])
     monkeypatch.delitem(sys.modules, "uwsgi", raising=False)
     (folder / "site_a.py").write_text("import uwsgi\n")
     assert str(error_of("site_a")).endswith("No module named 'uwsgi'; with --uwsgi-module on there is one")
 
 
-def test_syntax_error(folder):
-    """A syntax error shows the line."""
+def test_a_syntax_error_shows_the_line(folder):
     (folder / "site_a.py").write_text("def app(:\n")
     fault = error_of("site_a:app")
     assert "SyntaxError" in str(fault)
@@ -428,12 +420,12 @@ def test_syntax_error(folder):
 
 
 def test_exit_while_importing(folder):
-    """A script that exits when imported does not take the command with it silently."""
+    """A script that exits at its import does not take the command with it silently."""
     (folder / "site_a.py").write_text("import sys\nsys.exit()\n")
     assert str(error_of("site_a:app")) == "importing site_a raised SystemExit"
 
 
-def test_file_raises(folder):
+def test_a_failing_file_is_named(folder):
     """A file form's error names the file, and leaves no half-made module behind."""
     (folder / "site_a.py").write_text("1 / 0\n")
     fault = error_of("./site_a.py")
@@ -442,8 +434,7 @@ def test_file_raises(folder):
     assert "site_a" not in sys.modules
 
 
-def test_factory_raises(folder):
-    """A factory's error is the app's."""
+def test_a_factorys_error_is_the_apps(folder):
     (folder / "site_a.py").write_text("def make():\n    raise KeyError('DATABASE')\n")
     fault = error_of("site_a:make()")
     assert str(fault) == "calling site_a:make() raised KeyError: 'DATABASE'"
@@ -451,7 +442,7 @@ def test_factory_raises(folder):
     assert "loading.py" not in fault.app_traceback
 
 
-# What the app must not have done
+# Acts forbidden to the app
 
 
 @pytest.mark.parametrize(
@@ -470,7 +461,7 @@ def test_factory_raises(folder):
     ],
 )
 def test_patched_threads_and_sockets(module, test, said, monkeypatch):
-    """Threads and sockets that gevent or eventlet have replaced are told in one line, with what to do."""
+    """Threads and sockets replaced by gevent or eventlet are told in one line, with a remedy."""
     patched = ["socket", "threading", "os"]
     monkeypatch.setitem(sys.modules, module, types.SimpleNamespace(**{test: patched.__contains__}))
     with pytest.raises(PatchedError) as caught:
@@ -488,7 +479,7 @@ def test_gevent_that_patches_nothing(monkeypatch):
 
 
 def test_folder_of_an_app(folder, monkeypatch):
-    """The folder that comes first on sys.path, also where there is no such app yet."""
+    """The folder comes first on sys.path, also where there is no such app yet."""
     monkeypatch.chdir(folder)
     (folder / "sub/package").mkdir(parents=True)
     (folder / "sub/package/__init__.py").touch()
@@ -507,9 +498,8 @@ def test_folder_of_an_app(folder, monkeypatch):
     ],
 )
 def test_a_working_directory_that_was_removed(folder, monkeypatch, call, spec):
-    """
-    It is told, and what to do. Nothing goes on without that folder: another module of the app's name may be on sys.path,
-    an older one that is installed, say, and would be served in its place.
+    """The folder is told, with a remedy. Nothing goes on without it: another module of the app's name may be on sys.path, an older installed one,
+    say, and would be served in its place.
     """
     gone = folder / "gone"
     gone.mkdir()

@@ -1,4 +1,4 @@
-"""Where messages go, and that nothing in them can pass for a line of the log."""
+"""The targets of messages; no text in them can pass for a line of the log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ours = logging.getLogger("aserve")
 
 @pytest.fixture(autouse=True)
 def put_back():
-    """What a set-up changes in this process."""
+    """Put back a set-up's changes to this process."""
     root = logging.getLogger()
     before = ours.handlers[:], ours.level, ours.propagate, root.handlers[:], root.level
     loggers = {known: (known.__class__, known.__dict__.copy()) for known in map(logging.getLogger, NAMES)}
@@ -35,8 +35,7 @@ def put_back():
     ours.handlers[:], ours.level, ours.propagate, root.handlers[:], root.level = before
 
 
-def test_standard_error(capsys):
-    """Time, level, the process's name and the message; from --log-level on."""
+def test_standard_error_gets_lines_from_the_level_on(capsys):
     set_up_logging(Config(log_level="warning"), "worker 2")
     logging.getLogger("aserve.wsgi").warning("shown")
     ours.info("not shown")
@@ -44,7 +43,7 @@ def test_standard_error(capsys):
 
 
 def test_a_message_that_would_forge_a_line():
-    """What follows a line's end is indented, and no control character gets through; a tab does."""
+    """Text behind a line's end is indented, and no control character gets through; a tab does."""
     record = logging.LogRecord(
         "aserve", logging.ERROR, "", 0, "a\tb\n2026-01-01 %s\r\x1b[2J\x85\x9b\u2028", ("fake",), None
     )
@@ -53,8 +52,7 @@ def test_a_message_that_would_forge_a_line():
     )
 
 
-def test_a_traceback():
-    """It stands indented below its event."""
+def test_a_traceback_stands_indented():
     try:
         raise ValueError("x\n2026-01-01 00:00:00,000 INFO     all is well")
     except ValueError:
@@ -82,7 +80,7 @@ handlers = ["file"]
 
 @pytest.mark.parametrize("kind", ["toml", "json"])
 def test_a_file_of_ones_own(tmp_path, kind, capsys):
-    """It says where the server's messages go, and others'; what it does not say is as without it."""
+    """The file names the targets of the server's messages, and others'; the rest is as without it."""
     log, path = tmp_path / "log", tmp_path / f"logging.{kind}"
     text = TOML.replace("LOG", str(log))
     if kind == "json":
@@ -117,7 +115,6 @@ def test_a_file_of_ones_own(tmp_path, kind, capsys):
     ],
 )
 def test_a_file_that_is_wrong(tmp_path, name, content, why):
-    """One line says what."""
     (tmp_path / name).write_text(content)
     with pytest.raises(ConfigError, match=why):
         set_up_logging(Config(log_config=str(tmp_path / name)))
@@ -150,7 +147,7 @@ CONFIGURATIONS = {
 
 @pytest.fixture
 def others():
-    """The other loggers of this process, which a configuration disables, stay as they are."""
+    """Other loggers of this process, disabled by a configuration, stay the same."""
     known = [found for found in logging.root.manager.loggerDict.values() if isinstance(found, logging.Logger)]
     before = [(found, found.disabled) for found in known]
     handlers, listed = logging._handlers.copy(), logging._handlerList[:]
@@ -163,7 +160,7 @@ def others():
 
 @pytest.mark.parametrize("configure", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
 def test_an_app_that_configures_logging_late(capsys, others, configure):
-    """None of our loggers is disabled or left without a handler; the app's own are, as it says."""
+    """None of our loggers is disabled or left without a handler; the app's own follow its configuration."""
     set_up_logging(Config(log_level="info"))
     configure()
     for name in NAMES:
@@ -197,7 +194,6 @@ def test_a_failure_leaves_a_line(capsys, others, level):
 
 
 def test_a_failure_in_a_program_that_embeds_a_server(monkeypatch, caplog):
-    """Its logging is its own."""
     monkeypatch.setattr(error_log, "_current", [])
     caplog.set_level(logging.CRITICAL, "aserve")
     log_failure(ours, "%s raised", "it", exc=ValueError("why"))
@@ -205,7 +201,7 @@ def test_a_failure_in_a_program_that_embeds_a_server(monkeypatch, caplog):
 
 
 def test_a_factory_of_records_that_raises(capsys, others):
-    """The app's may need a request; messages of the server go out without it."""
+    """The app's factory may need a request; messages of the server go out without it."""
     set_up_logging(Config(log_level="info"))
     factory = logging.getLogRecordFactory()
     logging.setLogRecordFactory(lambda *args, **named: 1 / 0)
@@ -217,7 +213,7 @@ def test_a_factory_of_records_that_raises(capsys, others):
 
 
 def test_a_handler_that_raises(capsys):
-    """It breaks nothing that logs: the message is on standard error, and before it why."""
+    """The handler breaks no logging: the message is on standard error, and before it the reason."""
 
     class Raising(logging.Handler):
         def emit(self, record):
@@ -231,6 +227,5 @@ def test_a_handler_that_raises(capsys):
 
 
 def test_all_loggers_are_known():
-    """Each that a module has is in NAMES."""
     sources = [path.read_text() for path in pathlib.Path(aserve.__file__).parent.rglob("*.py")]
     assert {name for text in sources for name in re.findall(r"getLogger\(\"([^\"]+)\"\)", text)} == set(NAMES)

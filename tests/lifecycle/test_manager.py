@@ -1,4 +1,4 @@
-"""What a service manager is told."""
+"""Messages to a service manager."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def heard(tmp_path):
 
 
 def test_only_what_has_changed(heard):
-    """READY goes out once, and after each reload; a status when it is another; at the end nothing follows."""
+    """READY goes out once, and after each reload; a new status; at the end nothing follows."""
     manager = Manager(Notifier(heard.address), os.getpid())
     for status in ("2 workers", "2 workers", "degraded", "degraded"):
         manager.tell_ready(status)
@@ -48,7 +48,7 @@ class Deaf(Notifier):
 
 
 def test_what_has_not_gone_out(heard):
-    """It is said again with the next event: that it reloads, too, and before it is ready."""
+    """Such a message is told again with the next event: also the reload, and before it is ready."""
     notifier = Deaf(heard.address)
     manager = Manager(notifier)
     notifier.times = 2
@@ -88,8 +88,7 @@ def test_what_has_changed_nothing(heard):
 
 
 @pytest.mark.parametrize(("usec", "messages"), [("", []), ("5000000", [["WATCHDOG=1"]])])
-def test_the_watchdog(heard, monkeypatch, usec, messages):
-    """It is put off where there is one."""
+def test_the_watchdog_is_put_off(heard, monkeypatch, usec, messages):
     monkeypatch.setenv("WATCHDOG_USEC", usec)
     monkeypatch.delenv("WATCHDOG_PID", raising=False)
     Manager(Notifier(heard.address)).feed_watchdog(True)
@@ -97,7 +96,7 @@ def test_the_watchdog(heard, monkeypatch, usec, messages):
 
 
 def test_the_watchdog_of_workers_that_are_stuck(heard, monkeypatch, caplog):
-    """It is not put off, and half-way the log warns, once each time."""
+    """The watchdog is not put off, and half-way the log warns, once each time."""
     monkeypatch.setenv("WATCHDOG_USEC", "10000000")
     monkeypatch.delenv("WATCHDOG_PID", raising=False)
     manager = Manager(Notifier(heard.address))
@@ -107,7 +106,6 @@ def test_the_watchdog_of_workers_that_are_stuck(heard, monkeypatch, caplog):
     assert caplog.text.count("no progress for 5 s") == caplog.text.count("in 5 s systemd's watchdog") == 2
 
 
-def test_no_manager(monkeypatch):
-    """Nobody is told, and nothing happens."""
+def test_no_manager_is_told_nothing(monkeypatch):
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     Manager().tell_ready("2 workers")

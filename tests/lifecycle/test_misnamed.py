@@ -1,4 +1,4 @@
-"""Modules that are not the ones that were meant: the error says why, and what to write."""
+"""Modules other than the meant ones: the error tells why, and a remedy."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_file_that_is_named_without_its_folder(folder, name):
     ],
 )
 def test_a_subcommand_of_other_programs(folder, name, said):
-    """The error says what has this effect here; a module of that name is served as any other."""
+    """The error names aserve's own words for it; a module of that name is served as any other."""
     with pytest.raises(LoadError) as caught:
         load_app(name)
     assert str(caught.value).endswith(said)
@@ -62,8 +62,7 @@ def test_a_subcommand_of_other_programs(folder, name, said):
     sys.modules.pop(name, None)
 
 
-def test_a_package(folder):
-    """A folder is renamed; a module in it is not found."""
+def test_a_packages_folder_is_to_be_renamed(folder):
     (folder / "email").mkdir()
     (folder / "email" / "__init__.py").write_text("")
     (folder / "email" / "site.py").write_text(APP)
@@ -77,7 +76,7 @@ def test_a_package(folder):
 
 
 def test_behind_another_module(folder, monkeypatch):
-    """What is hidden by a module from elsewhere names its file; one of C has none, and is Python's."""
+    """A hidden module's error names the file of the other; one of C has none, and is Python's."""
     (folder / "shop.py").write_text(APP)
     other = types.ModuleType("shop")
     monkeypatch.setitem(sys.modules, "shop", other)
@@ -91,8 +90,8 @@ def test_behind_another_module(folder, monkeypatch):
     assert why_hidden("shop", str(folder)) == ""
 
 
-def test_nothing_hidden(folder):
-    """A name that is another's alone, or nobody's, is told as before."""
+def test_nothing_hidden_needs_no_hint(folder):
+    """A name of another's alone, or nobody's, is told as before."""
     assert why_hidden("json", str(folder)) == "" == why_hidden("nowhere_at_all", str(folder))
     with pytest.raises(LoadError, match="no 'app' in json"):
         load_app("json:app")
@@ -100,8 +99,7 @@ def test_nothing_hidden(folder):
     assert why_hidden("nowhere_at_all", str(folder)) == ""
 
 
-def test_hints(folder):
-    """A name that is not there: a near one, or what to do."""
+def test_hints_name_a_near_module(folder):
     (folder / "shop.py").write_text("")
     assert hint_for_module("shp") == "did you mean shop?"
     assert hint_for_module("json.loads") == "did you mean json:loads?"
@@ -109,7 +107,7 @@ def test_hints(folder):
 
 
 def test_a_folder_that_may_not_be_read(monkeypatch):
-    """It is told who may not, as with --user where the app is below root's home."""
+    """The error names the user without the right, as with --user where the app is below root's home."""
 
     def refuse(path):
         raise PermissionError(13, "Permission denied")

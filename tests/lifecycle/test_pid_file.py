@@ -1,4 +1,4 @@
-"""The file with the process's number: written whole, and removed by whoever has written it."""
+"""The file with the process's number: written whole, and removed by its writer."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ WEB = Account(7, 7, "web")
 
 @pytest.fixture(autouse=True)
 def number(monkeypatch):
-    """This process has the number that the tables were written with."""
+    """This process has the number in the tables."""
     monkeypatch.setattr(os, "getpid", lambda: PID)
 
 
-def test_no_file():
-    """Without a path nothing is written."""
+def test_no_file_without_a_path():
     with pid_file(None):
         pass
 
 
 @pytest.mark.parametrize("earlier", [None, "12345\n", "half a"])
 def test_it_is_there_meanwhile(tmp_path, earlier, monkeypatch):
-    """It has the number on a line of its own, is readable for all, and is gone afterwards; one that was left is replaced."""
+    """The file has the number on its own line, is readable for all, and is gone afterwards; a left one is replaced."""
     path = tmp_path / "a.pid"
     if earlier is not None:
         path.write_text(earlier)
@@ -49,7 +48,7 @@ def test_it_is_there_meanwhile(tmp_path, earlier, monkeypatch):
 
 
 def test_a_link_is_replaced(tmp_path):
-    """What somebody has linked to its name is not written to."""
+    """The target of a link with its name is not written to."""
     (tmp_path / "precious").write_text("precious")
     (tmp_path / "a.pid").symlink_to(tmp_path / "precious")
     with pid_file(str(tmp_path / "a.pid")):
@@ -66,7 +65,7 @@ def test_it_is_removed_after_an_error(tmp_path):
 
 @pytest.mark.parametrize("found", [OURS, "12345\n", None], ids=["ours", "another's", "none"])
 def test_it_is_kept(tmp_path, found):
-    """Code that takes over in the same process writes none, and removes that of before, if it is still there."""
+    """Code that takes over in the same process writes none, and removes the old one, if still there."""
     path = tmp_path / "a.pid"
     if found is not None:
         path.write_text(found)
@@ -76,7 +75,7 @@ def test_it_is_kept(tmp_path, found):
 
 
 def test_another_has_written_it(tmp_path):
-    """A server that has been started meanwhile keeps its own."""
+    """A server started meanwhile keeps its own."""
     path = tmp_path / "a.pid"
     with pid_file(str(path)):
         path.write_text("12345\n")
@@ -84,14 +83,13 @@ def test_another_has_written_it(tmp_path):
 
 
 def test_another_has_removed_it(tmp_path):
-    """That is no error."""
     with pid_file(str(tmp_path / "a.pid")):
         (tmp_path / "a.pid").unlink()
         note_that_it_stays(str(tmp_path / "a.pid"), WEB)
 
 
 def test_a_child_leaves_it(tmp_path, monkeypatch):
-    """A process that the app has forked removes nothing of its parent's."""
+    """A forked process removes nothing of its parent's."""
     with pid_file(str(tmp_path / "a.pid")):
         monkeypatch.setattr(os, "getpid", lambda: 12345)
     assert os.listdir(tmp_path) == ["a.pid"]
@@ -110,7 +108,7 @@ def test_it_cannot_be_removed(tmp_path, monkeypatch, caplog):
 
 
 def test_the_user_may_not_remove_it(tmp_path, monkeypatch, caplog):
-    """After --user it is root's, in a folder of root's: the start says so, with what to do, and the end says nothing."""
+    """After --user the file is root's, in a folder of root's: the start says so, with a remedy, and the end says nothing."""
     caplog.set_level("INFO", "aserve")
 
     def refuse(path):
@@ -127,7 +125,7 @@ def test_the_user_may_not_remove_it(tmp_path, monkeypatch, caplog):
 
 @pytest.mark.parametrize(("mode", "user", "stays"), [(0o777, 7, False), (0o1777, 7, True), (0o1777, 0, False)])
 def test_a_folder_that_all_users_may_write_to(tmp_path, monkeypatch, caplog, mode, user, stays):
-    """In one such as /tmp only root and the owner may remove the file; where the user may, there is nothing to say."""
+    """In one such as /tmp only root and the owner may remove the file; where the user may, there is no warning."""
     caplog.set_level("INFO", "aserve")
     tmp_path.chmod(mode)
     with pid_file(str(tmp_path / "a.pid")):
@@ -139,7 +137,6 @@ def test_a_folder_that_all_users_may_write_to(tmp_path, monkeypatch, caplog, mod
 
 @pytest.mark.parametrize(("path", "text"), [("no/a.pid", "No such file or directory"), ("folder", "Is a directory")])
 def test_it_cannot_be_written(tmp_path, path, text):
-    """One line, and nothing is left behind."""
     (tmp_path / "folder").mkdir()
     said = f"cannot write the pid file {tmp_path}/{path}: {text}; see --pid-file"
     with pytest.raises(ConfigError, match=said), pid_file(str(tmp_path / path)):
@@ -149,7 +146,7 @@ def test_it_cannot_be_written(tmp_path, path, text):
 
 @pytest.fixture
 def server(tmp_path):
-    """Another process, which has the file a.pid."""
+    """Another process with the file a.pid."""
     code = f"""
 from aserve.lifecycle.pid_file import pid_file
 with pid_file({str(tmp_path / "a.pid")!r}):
@@ -163,7 +160,7 @@ with pid_file({str(tmp_path / "a.pid")!r}):
 
 
 def test_a_server_that_runs_keeps_its_file(server, tmp_path):
-    """The second refuses to start, and names the first; the file is that of the first until its end."""
+    """The second refuses to start, and names the first; the file is the first's until its end."""
     path = tmp_path / "a.pid"
     with pytest.raises(ConfigError, match=rf"^the pid file {path} is that of a server that runs, pid {server.pid}: "):
         pid_file(str(path)).__enter__()
@@ -184,7 +181,7 @@ def test_the_number_of_another_program_keeps_nobody(server, tmp_path):
 
 
 def test_two_with_the_same_number(server, tmp_path, monkeypatch):
-    """In containers that share a volume, both are number 1: the second starts."""
+    """In containers with a shared volume, both are number 1: the second starts."""
     monkeypatch.setattr(os, "getpid", lambda: server.pid)
     with pid_file(str(tmp_path / "a.pid")):
         pass

@@ -1,4 +1,4 @@
-"""What a process lacks of its surroundings: one line that says what to do; tests/e2e/test_surroundings.py has it whole."""
+"""A process's lacks in its surroundings: one line with a remedy; tests/e2e/test_surroundings.py has it whole."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from aserve.lifecycle.preconditions import LackError, check_descriptors, describ
 @pytest.mark.parametrize(
     ("limit", "taken", "is_enough"), [(30, 17, True), (30, 18, False), (255, 255, False), (256, 256, True)]
 )
-def test_descriptors(monkeypatch, limit, taken, is_enough):
-    """Where few are allowed, so many must be left as an event loop takes."""
+def test_descriptors_must_be_enough_for_a_loop(monkeypatch, limit, taken, is_enough):
+    """Under a low limit, enough must be left for an event loop."""
     monkeypatch.setattr(lacking.resource, "getrlimit", lambda which: (limit, limit))
     monkeypatch.setattr(lacking, "list_open", lambda: {*range(taken), 1000})
     if is_enough:
@@ -29,8 +29,7 @@ def test_descriptors(monkeypatch, limit, taken, is_enough):
     assert caught.value.exit_status == 1
 
 
-def test_no_limit(monkeypatch):
-    """Nothing is counted where nothing is limited."""
+def test_no_limit_means_no_count(monkeypatch):
     monkeypatch.setattr(lacking.resource, "getrlimit", lambda which: (resource.RLIM_INFINITY,) * 2)
     check_descriptors()
 
@@ -44,14 +43,12 @@ def test_no_limit(monkeypatch):
         (errno.ENOENT, None),
     ],
 )
-def test_words(number, words):
-    """What is no lack is told as before."""
+def test_words_are_for_lacks_alone(number, words):
     found = describe_lack(OSError(number, os.strerror(number)))
     assert found is None if words is None else words in found
 
 
 def test_a_folder_that_is_gone(monkeypatch, tmp_path):
-    """It is told where nothing else is missing."""
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)

@@ -1,4 +1,4 @@
-"""Who the process becomes: names and numbers, the order of the calls, and what is refused."""
+"""The process's later user: names and numbers, the order of the calls, and refusals."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become 
         (None, GROUP.gr_name, Account(os.geteuid(), GROUP.gr_gid, None)),
     ],
 )
-def test_accounts(user, group, account):
-    """A user brings its group; both may be numbers that nobody has given a name."""
+def test_accounts_may_be_names_or_numbers(user, group, account):
+    """A user brings its group; both may be nameless numbers."""
     assert find_account(user, group) == account
 
 
@@ -49,7 +49,6 @@ def test_accounts(user, group, account):
     ],
 )
 def test_accounts_that_are_not_there(user, group, text):
-    """Each is one line."""
     assert error_of(find_account, user, group).startswith(text)
 
 
@@ -78,15 +77,14 @@ def test_what_the_kernel_refuses(monkeypatch):
 
 
 def test_only_root_may(monkeypatch):
-    """Others may only stay who they are."""
     monkeypatch.setattr(os, "geteuid", lambda: 7)
     monkeypatch.setattr(os, "getegid", lambda: 8)
     become(Account(7, 8, None))
     assert error_of(become, Account(7, 9, None)).startswith("only root may become user 7 and group 9; leave")
 
 
-def test_further_groups(monkeypatch):
-    """They come beside the user's own, each once; one that is not there is named."""
+def test_further_groups_come_beside_the_users(monkeypatch):
+    """Further groups come beside the user's own, each once; a missing one is named."""
     calls = []
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "getgroups", lambda: [8, 9])
@@ -119,7 +117,7 @@ except PermissionError:
 
 
 def test_python_where_the_user_may_not_read(monkeypatch, tmp_path, caplog):
-    """A virtual environment below /root: what would be missing is told at once, by its folder."""
+    """A virtual environment below /root: the missing part is told at once, by its folder."""
     own, closed = tmp_path / "own", tmp_path / "closed"
     own.mkdir()
     closed.mkdir()
@@ -144,8 +142,7 @@ def test_python_where_the_user_may_not_read(monkeypatch, tmp_path, caplog):
         (1000, "         0          0 4294967295\n", False),
     ],
 )
-def test_is_root(uid, text, expected, tmp_path, monkeypatch):
-    """user_namespaces(7): root in a rootless container is nobody outside; a system without them has one root."""
+def test_root_in_a_rootless_container_is_not_root(uid, text, expected, tmp_path, monkeypatch):
     monkeypatch.setattr(privileges.os, "geteuid", lambda: uid)
     if text is not None:
         (tmp_path / "uid_map").write_text(text)

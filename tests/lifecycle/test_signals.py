@@ -1,4 +1,4 @@
-"""What signals do beside the server's own: the app's handlers, and the end at a second one."""
+"""Signals beside the server's own: the app's handlers, and the end at a second one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aserve.core import forks
 from aserve.lifecycle import signals
 from aserve.lifecycle.signals import Interrupted, Signals, early, unblock_all
 
-# Python 3.12 and later warn of a fork beside threads: it is what is tested here.
+# Python 3.12 and later warn of a fork beside threads, tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 LOOPS = ["asyncio", "uvloop"] if has_module("uvloop") else ["asyncio"]
@@ -33,7 +33,7 @@ def loop(request):
 
 
 def raise_signals(loop, count, wait_until=None, **options):
-    """Send SIGTERM to this process so often while it is handled; return what the app's handler and ours have told."""
+    """Send SIGTERM to this process so often while handled; return the words of the app's handler and ours."""
     told = []
     earlier = signal.getsignal(signal.SIGTERM)
     handled = Signals(loop)
@@ -54,8 +54,7 @@ def raise_signals(loop, count, wait_until=None, **options):
     return told
 
 
-def test_blocked(loop):
-    """A signal that the program has blocked is handled, and blocked again afterwards."""
+def test_a_blocked_signal_is_handled(loop):
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
         assert raise_signals(loop, 1) == ["ours"]
@@ -83,7 +82,7 @@ def test_the_apps_handler_runs_first(loop, is_once, count, caplog):
 
 @pytest.mark.parametrize("exc", [SystemExit(0), KeyboardInterrupt(), ValueError("a fault of the app's")])
 def test_an_apps_handler_that_raises(loop, exc, caplog):
-    """One that would end the process, or fails, does not keep ours from running."""
+    """A handler that would end the process, or fails, does not keep ours from running."""
 
     def handler(number, frame):
         raise exc
@@ -102,7 +101,7 @@ def test_what_is_no_handler_of_the_apps(loop, handler, caplog):
 
 
 def test_a_child_while_handlers_are_put_back(monkeypatch):
-    """Who is forked while the server's handlers are taken away gets none of them."""
+    """A child forked while the server's handlers are taken away gets none of them."""
     monkeypatch.setattr(forks, "_handlers", {})
     earlier, disown, told = signal.getsignal(signal.SIGTERM), forks.disown_handlers, []
 
@@ -122,7 +121,7 @@ def test_a_child_while_handlers_are_put_back(monkeypatch):
 
 
 def test_what_comes_early_waits(loop):
-    """An early signal waits for its handler; a signal that gets no handler is answered, each time."""
+    """An early signal waits for its handler; a signal without a later handler is answered, each time."""
     early.begin(interrupts=True)
     told = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
@@ -152,7 +151,7 @@ def test_what_comes_early_waits(loop):
 
 
 def test_handlers_of_the_program_stay():
-    """The program's handlers in Python and in C stay, and what `nohup` ignores; ours go where the program goes on."""
+    """The program's handlers in Python and in C stay, and signals ignored by `nohup`; ours go where the program goes on."""
     signal.signal(signal.SIGTERM, print)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # a shell's `&` may have it ignored
@@ -171,7 +170,7 @@ def test_handlers_of_the_program_stay():
 
 @pytest.mark.parametrize("is_foreground", [True, False])
 def test_a_process_in_the_background(monkeypatch, is_foreground):
-    """It is another group than the one in front of its terminal; without a terminal there is no background."""
+    """Such a process is in another group than the terminal's front; without a terminal there is no background."""
     monkeypatch.setattr(signals, "TERMINAL", os.devnull)
     monkeypatch.setattr(os, "tcgetpgrp", lambda fd: os.getpgrp() - (not is_foreground))
     assert signals.is_in_background() is not is_foreground
@@ -179,7 +178,7 @@ def test_a_process_in_the_background(monkeypatch, is_foreground):
     assert not signals.is_in_background()
 
 
-# What a signal does
+# Effects of signals
 
 
 ASK = "import signal; from aserve.lifecycle.signals import early; print(not early.begin([signal.SIGHUP]))"
@@ -187,7 +186,7 @@ ASK = "import signal; from aserve.lifecycle.signals import early; print(not earl
 
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
 def test_what_the_process_was_started_with(handler):
-    """A signal that was ignored at the start is known to be so, also where the interpreter does not tell."""
+    """A signal ignored at the start is known as such, also where the interpreter does not tell."""
     command = [sys.executable, "-c", ASK]
     set_handler = functools.partial(signal.signal, signal.SIGHUP, handler)
     told = subprocess.run(command, preexec_fn=set_handler, stdout=subprocess.PIPE, text=True, check=True).stdout
@@ -195,7 +194,7 @@ def test_what_the_process_was_started_with(handler):
 
 
 def test_what_this_process_has_set(monkeypatch):
-    """What Python itself has set it knows; where the system does not tell, it counts alone."""
+    """Handlers set by Python itself are known; where the system does not tell, they count alone."""
     for status in (signals.STATUS, "/no/such/file", os.devnull):
         monkeypatch.setattr(signals, "STATUS", status)
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -204,11 +203,11 @@ def test_what_this_process_has_set(monkeypatch):
     assert not signals.Early().begin([signal.SIGHUP])
 
 
-# Code of others beside our handlers
+# Foreign code beside our handlers
 
 
 def test_handlers_are_kept(caplog):
-    """They are put back, and the place where signals are read; a line names them."""
+    """Handlers are put back, and the place where signals are read; a line names them."""
 
     def ours(number, frame):
         pass
@@ -233,7 +232,7 @@ def test_handlers_are_kept(caplog):
 
 
 def test_the_default_is_not_even_set(caplog):
-    """A signal that comes while such code runs ends no process; the code may set the default of others, and later all."""
+    """A signal during such code ends no process; the code may set the default of others, and later all."""
     came = []
     signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
     with signals.kept_handlers("conf.py"):
@@ -249,14 +248,13 @@ def test_the_default_is_not_even_set(caplog):
 
 
 def test_nothing_is_set(caplog):
-    """Code that leaves signals alone needs no word, and what it raises goes on."""
+    """Code that leaves signals alone needs no word, and its exceptions go on."""
     with pytest.raises(ValueError, match="x"), signals.kept_handlers("conf.py"):
         raise ValueError("x")
     assert caplog.text == "" and signal.set_wakeup_fd(-1) == -1
 
 
 def test_one_that_is_not_pythons(monkeypatch):
-    """It cannot be put back: the default takes its place."""
     real = signal.getsignal
     with monkeypatch.context() as patch:
         patch.setattr(signal, "getsignal", lambda number: None if number == signal.SIGTERM else real(number))
@@ -272,7 +270,7 @@ def test_one_that_is_not_pythons(monkeypatch):
 
 @pytest.mark.parametrize("stdout", ["none", "unread"])
 def test_leaving_at_once(stdout):
-    """The process ends, whatever has become of its standard output."""
+    """The process ends, whatever the state of its standard output."""
     pid = os.fork()
     if not pid:
         try:

@@ -1,4 +1,4 @@
-"""Standard descriptors that are closed: /dev/null is there, and nothing else is touched."""
+"""Closed standard descriptors: /dev/null is there, and nothing else is touched."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.interpreter import later_on_pypy
 from aserve.lifecycle import standard_streams
 from aserve.lifecycle.standard_streams import fill_standard_streams
 
-# Says on a descriptor of its own what it finds, after it has closed some of the others.
+# Tells its findings on its own descriptor, after it has closed some of the others.
 CHILD = """
 import os, sys
 from aserve.lifecycle.standard_streams import fill_standard_streams
@@ -30,8 +30,8 @@ os.write(out, " ".join(found).encode())
 
 
 @pytest.mark.parametrize("closed", [later_on_pypy("0"), later_on_pypy("2"), "0 1 2", ""])
-def test_closed(closed):
-    """Each that is closed is /dev/null, which programs inherit; Python has a file on each."""
+def test_closed_descriptors_become_dev_null(closed):
+    """Each closed one is /dev/null, which programs inherit; Python has a file on each."""
     read, write = os.pipe()
     with open(read, "rb") as answer:
         command = [sys.executable, "-Ic", f"import sys; sys.path[:] = {sys.path!r}\n{CHILD}", str(write), closed]
@@ -44,7 +44,7 @@ def test_closed(closed):
 
 @pytest.mark.parametrize("taken", [True, False], ids=["another thread opens a file", "no /dev"])
 def test_what_cannot_be_filled(monkeypatch, taken):
-    """The number is left to what has it by then; nothing is left open."""
+    """The number is left to its present owner; nothing is left open."""
     closed = []
 
     def open_(path, flags):
@@ -63,14 +63,12 @@ def test_what_cannot_be_filled(monkeypatch, taken):
 
 
 def test_what_is_open_stays():
-    """A process that has all of them keeps them."""
     before = sys.stdin, sys.stdout, sys.stderr
     fill_standard_streams()
     assert (sys.stdin, sys.stdout, sys.stderr) == before
 
 
 def test_a_reader_that_has_gone(monkeypatch):
-    """What is written after that leads nowhere."""
     read, write = os.pipe()
     os.close(read)
     with open(write, "w") as file:

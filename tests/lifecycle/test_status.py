@@ -1,4 +1,4 @@
-"""What a status says."""
+"""The text of a status."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def process():
     return Process(2, 4321, 7, "ready", 0.0, new_page(), False, lambda: [(2.5, "GET /a?b")], lambda: 2.5)
 
 
-def test_processes(process, monkeypatch):
-    """As many rows as there are processes, of any number; what only a supervisor has stands where it gives it."""
+def test_processes_have_a_row_each(process, monkeypatch):
+    """As many rows as there are processes; a supervisor's own parts stand in their place."""
     monkeypatch.setattr(footprint, "memory_of", lambda pid, with_shares=False: Memory(pid))
     process.page[Field.THREADS_BUSY_LATELY], process.page[Field.WAITING_MILLISECONDS] = 1260, 12_340
     whole, found = Whole("well", [], {}), []
@@ -38,8 +38,7 @@ def test_processes(process, monkeypatch):
     assert (one["rss_bytes"], other["rss_bytes"]) == (4321, None)
 
 
-def test_warnings(process):
-    """They are those of the page, with what is counted."""
+def test_warnings_are_of_page_and_counts(process):
     statuses = Statuses(Config, lambda: (Whole("well", [], {}), [process]))
     process.page[Field.TICKED_AT] = 1
     (warning,) = statuses.describe_with_warnings()["warnings"]
@@ -52,7 +51,6 @@ def test_warnings(process):
 
 
 def test_memory_that_grows(process, monkeypatch):
-    """It is looked at once a minute."""
     looks = []
     monkeypatch.setattr(growth, "memory_of", lambda pid: Memory(len(looks) << 24) if not looks.append(pid) else None)
     statuses = Statuses(Config, lambda: (Whole("well", [], {}), [process]))
@@ -72,7 +70,6 @@ def test_for_how_long(monkeypatch):
 
 
 def test_what_is_not_known():
-    """A process that is not there yet, and a system that does not tell."""
     assert (
         set(describe_footprint(None).values())
         == set(describe_footprint(Footprint(None, None, None)).values())
@@ -80,8 +77,8 @@ def test_what_is_not_known():
     )
 
 
-def test_requests():
-    """So many, and no more, to a tenth of a second; without their queries, unless these are wanted."""
+def test_requests_are_few_and_without_queries():
+    """Only so many, to a tenth of a second; without queries, unless wanted."""
     assert describe_requests([(2.04, "GET /")] * 20, shows_queries=False) == [[2.0, "GET /"]] * MAX_REQUESTS
     assert describe_requests([(2.04, "GET /?token=x")], shows_queries=False) == [[2.0, "GET /?..."]]
     assert describe_requests([(2.04, "GET /?token=x")], shows_queries=True) == [[2.0, "GET /?token=x"]]

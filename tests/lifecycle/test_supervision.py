@@ -5,8 +5,7 @@ from __future__ import annotations
 from aserve.lifecycle.supervision import HandedDown, Supervision
 
 
-def test_nothing():
-    """Whatever is not overridden does nothing."""
+def test_nothing_happens_unless_overridden():
     nothing = Supervision()
     assert (nothing.words(), nothing.share(), nothing.hand_down()) == ({}, {}, HandedDown({}))
     nothing.on_second()

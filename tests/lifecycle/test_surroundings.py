@@ -1,4 +1,4 @@
-"""The folder, the variables and the import path that an app finds."""
+"""The folder, the variables and the import path of an app."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ def test_folder_and_variables(tmp_path):
     assert sys.path[:2] == [str(tmp_path / "site" / "lib"), "/nowhere"]
 
 
-def test_the_place_of_the_app_folder(tmp_path):
-    """The app's folder comes first, unless --python-path names that folder: then other folders may come before, as in uWSGI and gunicorn."""
+def test_pth_files_are_obeyed(tmp_path):
     (tmp_path / "lib").mkdir()
     for folder, name in ((tmp_path, "placed_one"), (tmp_path / "lib", "placed_one"), (tmp_path, "placed_two")):
         (folder / f"{name}.py").write_text(f"def application(*_): ...\nplace = {str(folder)!r}\n")
@@ -69,8 +68,8 @@ def test_a_folder_that_is_not_there():
         set_surroundings(Config(chdir="/no/such"), {})
 
 
-def test_whole_paths(tmp_path):
-    """Files are those of the folder where the command was started; what is no file stays."""
+def test_whole_paths_are_below_the_first_folder(tmp_path):
+    """Files are below the folder of the command's start; other values stay."""
     config = with_whole_paths(
         Config(access_log="a", control="b", log_config="/c", bind=["unix:s", ":1"], metrics="unix:m", statsd="unix:d")
     )
@@ -118,7 +117,7 @@ def test_the_folder_of_temporary_files(tmp_path):
 
 
 def test_each_path_has_the_same_meaning_everywhere(tmp_path):
-    """--chdir: other settings' paths are those of the folder before, whichever setting it is, and in options of a bind, too."""
+    """--chdir: paths of settings are below the former folder, whichever setting, and in options of a bind, too."""
     config = with_whole_paths(
         Config(
             chdir="x", certificate="c.pem", key="k.pem", client_ca="ca.pem", client_certificate="required", sni=["a.example=d.pem:e.pem", "b.example=/f.pem"],
@@ -137,7 +136,7 @@ def test_each_path_has_the_same_meaning_everywhere(tmp_path):
 
 
 def test_every_setting_that_is_a_path_says_so():
-    """A setting whose value is a file has the column `path`; the exceptions are of the folder behind --chdir, or that folder."""
+    """A setting with a file's path has the column `path`; the exceptions are below the folder behind --chdir, or are that folder."""
     of_files = {setting.name for setting in SETTINGS if setting.kind.metavar in ("FILE", "PATH", "ADDRESS")}
     with_path = {setting.name for setting in SETTINGS if setting.path is not None}
     assert of_files - with_path == {"chdir", "python_path", "warm_up", "healthcheck_path", "acme_email"}

@@ -13,7 +13,7 @@ from aserve.lifecycle.switch_interval import CPYTHON_SECONDS, SECONDS, shorten_s
 
 @pytest.fixture
 def interval(monkeypatch):
-    """The interval of an interpreter that nothing else uses."""
+    """The interval of an otherwise unused interpreter."""
     kept = [CPYTHON_SECONDS]
     monkeypatch.setattr(sys, "getswitchinterval", lambda: kept[0])
     monkeypatch.setattr(sys, "setswitchinterval", lambda seconds: kept.__setitem__(0, seconds))
@@ -24,14 +24,13 @@ def interval(monkeypatch):
 
 @pytest.mark.skipif(sys.implementation.name != "cpython", reason="of CPython")
 def test_the_default_is_known():
-    """A new interpreter has the interval that we take for nobody's choice."""
+    """A new interpreter has the interval that counts as nobody's choice."""
     print_it = "import sys; print(sys.getswitchinterval())"
     done = subprocess.run([sys.executable, "-I", "-c", print_it], capture_output=True, text=True, check=True)
     assert float(done.stdout) == CPYTHON_SECONDS
 
 
 def test_it_is_shortened(interval):
-    """Once: a second call finds what the first has set."""
     assert shorten_switch_interval() and interval == [SECONDS]
     assert not shorten_switch_interval() and interval == [SECONDS]
 
@@ -48,7 +47,6 @@ def test_without_a_gil(interval, monkeypatch):
     assert not shorten_switch_interval() and interval == [CPYTHON_SECONDS]
 
 
-def test_pypy(interval, monkeypatch):
-    """It counts bytecodes, and the call would do nothing."""
+def test_pypy_counts_bytecodes(interval, monkeypatch):
     monkeypatch.setattr(sys.implementation, "name", "pypy")
     assert not shorten_switch_interval() and interval == [CPYTHON_SECONDS]

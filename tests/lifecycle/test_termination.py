@@ -1,4 +1,4 @@
-"""A request to end wakes a poll, also one by a signal whose handler has not run."""
+"""A request to end wakes a poll, also by a signal whose handler has not run."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ def wakes(termination):
     return bool(poll.poll(0))
 
 
-def test_a_request(termination):
-    """It is known, and wakes a poll until that is cleared."""
+def test_a_request_wakes_a_poll(termination):
     assert not termination.is_requested and not wakes(termination)
     termination.request()
     assert termination.is_requested and wakes(termination)
@@ -39,8 +38,7 @@ def test_a_request(termination):
     assert termination.is_requested and not wakes(termination)
 
 
-def test_a_signal(termination):
-    """Any that Python handles wakes a poll; only its handler can ask for the end."""
+def test_a_signal_wakes_a_poll(termination):
     signal.signal(signal.SIGUSR1, lambda *what: None)
     os.kill(os.getpid(), signal.SIGUSR1)
     assert wakes(termination) and not termination.is_requested
@@ -54,7 +52,6 @@ def test_a_full_pipe(termination):
 
 
 def test_a_signal_behind_the_end():
-    """It is taken, and written nowhere."""
     termination = Termination()
     termination.wake_by_signals()
     termination.close()

@@ -7,16 +7,14 @@ import pytest
 from aserve.workers.busy import Busy
 
 
-def test_nothing_yet():
-    """Before the first look, and at it, none is busy."""
+def test_nothing_yet_means_none_busy():
     busy = Busy(4)
     assert (busy.mean, busy.seconds) == (0.0, 0.0)
     busy.look(50.0, 4, 0)
     assert (busy.mean, busy.seconds) == (0.0, 0.0)
 
 
-def test_looks():
-    """Each stands for the time since the one before."""
+def test_looks_stand_for_the_time_before():
     busy = Busy(4)
     for second, count in enumerate((0, *[3, 0] * 10)):
         busy.look(50.0 + second, count, 0)

@@ -1,7 +1,7 @@
 """The hand-off between the event loop and its workers: no job is lost, none is run twice.
 
-Nothing here waits for a time to pass; harness/executors.py has the executor. Beside this file: which worker runs a job
-(test_executor_threads.py), workers that wait for requests (_leader), what goes wrong (_faults), and the end (_stop).
+Nothing here waits for a time to pass; harness/executors.py has the executor. Beside this file: the worker of a job (test_executor_threads.py),
+workers that wait for requests (_leader), faults (_faults), and the end (_stop).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from aserve.workers.executor import Executor
 
 
 async def test_a_job_runs_in_a_worker_and_answers_on_the_loop():
-    """A job runs in a thread named aserve-worker-N; what it posts runs on the loop's own thread."""
+    """A job runs in a thread named aserve-worker-N; its posts run on the loop's own thread."""
 
     async def test(harness):
         loop_thread = threading.current_thread()
@@ -45,7 +45,7 @@ async def test_a_job_runs_in_a_worker_and_answers_on_the_loop():
 
 
 async def test_each_job_has_a_context():
-    """What one makes current, the next on the same thread does not find; nor what the server's own code has made so."""
+    """The next job of the thread does not find one's context, nor the server's own code's."""
     variable = contextvars.ContextVar("variable", default="none")
     variable.set("the server's")
 
@@ -65,7 +65,7 @@ async def test_each_job_has_a_context():
 
 
 async def test_a_job_taken_back():
-    """Once: no worker runs it; one that a worker has begun cannot be taken back."""
+    """Once: no worker runs it; a begun job cannot be taken back."""
 
     async def test(harness):
         ran, (gate, started) = [], harness.submit_held()
@@ -83,7 +83,7 @@ async def test_a_job_taken_back():
 
 
 async def test_a_job_put_back():
-    """It comes before those that were submitted after it, and a worker that sleeps is woken for it."""
+    """The job comes before later ones, and a sleeping worker is woken for it."""
 
     async def test(harness):
         ran, (gate, started) = [], harness.submit_held()
@@ -132,7 +132,7 @@ async def test_jobs_run_in_order():
 
 
 async def test_posts_keep_their_order():
-    """What one job posts arrives in the order of its posts, also across flushes."""
+    """One job's posts arrive in order, also across flushes."""
 
     async def test(harness):
         seen, done = [], harness.loop.create_future()
@@ -173,7 +173,7 @@ async def test_one_wake_up_for_all_jobs_of_an_iteration():
 
 
 class CountingLoop(asyncio.SelectorEventLoop):
-    """Counts what an executor asks of it."""
+    """Counts an executor's calls."""
 
     def __init__(self):
         super().__init__()
@@ -218,7 +218,7 @@ def test_one_callback_each_way():
         loop.close()
 
 
-async def test_is_quiet():
+async def test_is_quiet_when_nothing_is_on_its_way():
     """Quiet means: nothing waits on the way there or back."""
 
     async def test(harness):
@@ -284,9 +284,7 @@ async def test_a_job_that_comes_in_the_gap(has_loop_woken):
     await run(test, max_threads=1)
 
 
-async def test_waiting_count():
-    """Jobs that no worker has begun are counted."""
-
+async def test_waiting_jobs_are_counted():
     async def test(harness):
         gate, started = harness.submit_held()
         harness.submit()
@@ -299,7 +297,7 @@ async def test_waiting_count():
 
 
 async def test_a_queue_that_stands_still():
-    """The seconds count while the same job is the next to be begun, and while it is no longer that, or none waits, they do not."""
+    """The seconds count while the same job is the next to be begun, and otherwise not."""
 
     async def test(harness):
         executor, seen = harness.executor, []
@@ -345,7 +343,7 @@ async def test_how_long_the_first_job_has_waited():
 
 @pytest.mark.skipif(not hasattr(os, "sched_getscheduler"), reason="a platform without sched(7)")
 async def test_a_worker_is_scheduled_as_the_process():
-    """A worker has the policy of the thread that made the executor, and so the CPU beside a process that computes."""
+    """A worker has its creator thread's policy, and so the CPU beside a computing process."""
 
     async def test(harness):
         policy = harness.loop.create_future()
@@ -360,7 +358,7 @@ async def test_a_worker_is_scheduled_as_the_process():
     assert await run(test) == []
 
 
-# All of it at once
+# Everything at once
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -410,5 +408,5 @@ async def test_no_job_is_lost_or_run_twice(seed):
 
 
 def test_the_log_is_ours():
-    """What this module logs goes to the logger "aserve"."""
+    """This module logs to the logger "aserve"."""
     assert executor_module.logger is logging.getLogger("aserve")

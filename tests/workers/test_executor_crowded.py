@@ -41,7 +41,7 @@ async def test_jobs_are_withdrawn():
 
 
 async def test_a_single_job_behind_an_app_that_blocks():
-    """It is seen without a second one, and as often as one comes."""
+    """A single job is seen without a second one, and as often as one comes."""
 
     async def test(harness):
         found = []
@@ -56,7 +56,7 @@ async def test_a_single_job_behind_an_app_that_blocks():
 
 
 async def test_requests_of_the_handles():
-    """They are polled for while all workers are busy, and may be withdrawn then."""
+    """Requests are polled for while all workers are busy, and may be withdrawn then."""
 
     async def test(harness, handles):
         found = []

@@ -1,4 +1,4 @@
-"""What goes wrong in a job, in its answer, or as a thread starts costs as little as can be."""
+"""A fault in a job, in its answer, or at a thread's start costs as little as possible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aserve.workers import threads
 
 @pytest.mark.provokes("please report this as a bug")
 async def test_a_job_that_raises_costs_itself_alone(caplog):
-    """A job must not raise; if one does, it is logged as our bug and the worker goes on."""
+    """A job must not raise; an exception is logged as our bug, and the worker goes on."""
 
     async def test(harness):
         def job(_):
@@ -28,7 +28,7 @@ async def test_a_job_that_raises_costs_itself_alone(caplog):
 
 @pytest.mark.provokes("please report this as a bug")
 async def test_an_answer_that_raises_costs_itself_alone(caplog):
-    """An answer that fails on the loop does not keep back those behind it."""
+    """A failing answer on the loop does not keep back later ones."""
 
     async def test(harness):
         done = harness.loop.create_future()
@@ -48,7 +48,7 @@ async def test_an_answer_that_raises_costs_itself_alone(caplog):
 
 
 async def test_no_memory_to_ask_the_loop(monkeypatch):
-    """An answer reaches the loop as soon as there is memory to ask it."""
+    """An answer reaches the loop as soon as there is memory for it."""
 
     async def test(harness):
         refusals = [MemoryError, MemoryError]
@@ -87,7 +87,7 @@ async def test_no_memory_between_two_jobs(monkeypatch):
 
 
 async def test_no_more_threads_to_be_had(caplog, monkeypatch):
-    """Where the system gives no more threads, those that run go on with the work."""
+    """Without more threads, the running ones go on with the work."""
 
     monkeypatch.setattr(threads, "RETRY_SECONDS", 3600.0)
 
@@ -134,7 +134,7 @@ async def test_no_thread_at_all(monkeypatch):
 
 
 async def test_no_thread_in_the_place_of_the_last(caplog, monkeypatch):
-    """Whoever writes off the last worker is told that there is no other, and the event loop hears of it no more."""
+    """A thread that writes off the last worker is told that there is no other, and the event loop hears of it no more."""
     workers = []
 
     async def test(harness):

@@ -22,7 +22,7 @@ from aserve.workers.cpu import CpuMeter
 
 
 async def test_the_leader_runs_what_it_finds():
-    """Requests are run by who waited for them, in their order, and the loop is not asked; then it waits again."""
+    """Requests are run by their waiting worker, in order, and the loop is not asked; then it waits again."""
 
     async def test(harness, handles):
         for _ in range(3):
@@ -38,7 +38,7 @@ async def test_the_leader_runs_what_it_finds():
 
 
 async def test_a_wake_without_a_reason():
-    """A leader who is woken for nothing, or whose clients have only left, waits on."""
+    """A leader woken for nothing, or whose clients have only left, waits on."""
 
     async def test(harness, handles):
         handles.wake()
@@ -51,7 +51,7 @@ async def test_a_wake_without_a_reason():
 
 @pytest.mark.parametrize("count", [2, 3, 8])
 async def test_a_request_that_blocks_holds_up_nobody(count):
-    """Behind a batch that takes too long, another worker takes over what is left of it, and the waiting."""
+    """Behind a slow batch, another worker takes over its rest, and the waiting."""
 
     async def test(harness, handles):
         held = [harness.held() for _ in range(count)]
@@ -89,7 +89,7 @@ async def test_the_only_request_blocks():
 
 @pytest.fixture
 def blocking(monkeypatch):
-    """Every look finds an app that blocks, also where its worker only lacks the CPU."""
+    """Every look finds a blocked app, also where its worker only lacks the CPU."""
     monkeypatch.setattr(CpuMeter, "measure", lambda _: False)
     monkeypatch.setattr(executor_module, "is_ready", lambda _: False)
 
@@ -122,7 +122,7 @@ async def test_after_an_app_was_seen_to_block():
 
 
 async def test_a_worker_without_a_cpu(monkeypatch):
-    """A worker that is ready to run, but does not, lacks a CPU: more threads do not help. One that sleeps is blocked."""
+    """A worker ready to run, but without a CPU, gains nothing by more threads. A sleeping one is blocked."""
     asked, is_ready = [], True
     monkeypatch.setattr(executor_module, "is_ready", lambda number: asked.append(number) or is_ready)
     monkeypatch.setattr(executor_module, "HAS_GIL", True)
@@ -170,7 +170,7 @@ async def test_a_queue_that_moves(app_blocks):
 
 @pytest.mark.parametrize("where", ["wait", "take"])
 async def test_the_time_is_over_before_the_batch_has_begun(where):
-    """A leader who comes late to what it has found (no CPU, no GIL) is watched all the same when its app then blocks."""
+    """A leader late to its batch (no CPU, no GIL) is watched all the same when its app then blocks."""
 
     async def test(harness, handles):
         held, gate, started = harness.held()
@@ -208,8 +208,8 @@ async def test_a_timer_that_cannot_be_read(caplog, monkeypatch):
     assert caplog.text.count("please report this as a bug in aserve") == 1
 
 
-async def test_a_pause():
-    """Who waits for one is told when requests cease; and while a batch takes long again and again, until behind its end."""
+async def test_a_pause_is_told_when_requests_cease():
+    """A waiter for a pause is told when requests cease; and while a batch takes long again and again, until behind its end."""
     told = []
 
     async def test(harness, handles):
@@ -244,7 +244,7 @@ async def test_a_pause_that_fails(caplog):
 
 
 async def test_in_a_child_nothing_more_runs(monkeypatch):
-    """A child that the app has forked leaves, should it come for its next job, and nobody in it waits for requests."""
+    """A forked child leaves, should it come for its next job, and nobody in it waits for requests."""
     left = []
     monkeypatch.setattr(executor_module, "end_child", lambda _: left.append(True))
 
@@ -330,7 +330,7 @@ async def test_a_job_that_comes_as_the_leader_begins_to_wait():
 
 
 async def test_a_job_of_the_loop_leaves_the_token_watched():
-    """A leader that is woken for a job of the loop's starts the timer: that job may block, and nobody would wait."""
+    """A leader woken for a job of the loop's starts the timer: the job may block, and nobody would wait."""
 
     async def test(harness, handles):
         gate, started = harness.submit_held()
@@ -342,7 +342,7 @@ async def test_a_job_of_the_loop_leaves_the_token_watched():
 
 
 async def test_all_workers_are_busy():
-    """Then the loop looks who has come, so that pings are answered; the rest waits for a worker."""
+    """Then the loop looks for new requests, so that pings are answered; the rest waits for a worker."""
 
     async def test(harness, handles):
         job, gate, started = harness.held()
@@ -474,7 +474,7 @@ async def test_handles_that_fail(is_poll, caplog):
 
 @pytest.mark.parametrize("is_waiting", [True, False])
 async def test_stop_ends_the_leader(is_waiting):
-    """Whether it waits or takes a batch: what it has found is still run, and nobody waits again."""
+    """Whether it waits or takes a batch: its found requests are still run, and nobody waits again."""
 
     async def test(harness, handles):
         job, done = answering(harness)
@@ -539,7 +539,7 @@ async def test_no_request_is_lost_or_run_twice(seed):
 
 
 async def test_a_leader_that_has_found_something_is_busy():
-    """Also before it has the GIL: whoever counts the workers has that meanwhile."""
+    """Also before it has the GIL: a count of the workers has it meanwhile."""
 
     async def test(harness, handles):
         await until(lambda: handles.is_waiting)
@@ -556,7 +556,7 @@ async def test_a_leader_that_has_found_something_is_busy():
 
 
 class FakeEngine:
-    """A leader in C, as the executor sees it (connections/lane/native.py): each call of `work` does what comes next."""
+    """A leader in C, in the executor's view (connections/lane/native.py): each call of `work` does the next step."""
 
     waiting = progress = 0
 
@@ -573,7 +573,7 @@ def fail(exc):
 
 @pytest.mark.provokes("internal error")
 async def test_a_leader_in_c(caplog):
-    """A fault costs no worker; one that was written off ends, and so does one whose slot is another's."""
+    """A fault costs no worker; a written-off one ends, and so does one whose slot is another's."""
 
     async def test(harness):
         executor, gate, taken = harness.executor, threading.Event(), harness.loop.create_future()

@@ -1,4 +1,4 @@
-"""The end of an executor: what is queued still runs, workers that sleep end, and those that hang are named."""
+"""The end of an executor: queued jobs still run, sleeping workers end, and hanging ones are named."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_stop_ends_sleeping_workers():
 
 
 async def test_stop_runs_what_is_queued():
-    """What was submitted before stop is still run."""
+    """Jobs submitted before stop are still run."""
 
     async def test(harness):
         gate, started = harness.submit_held()
@@ -69,7 +69,7 @@ async def test_stop_while_the_queue_is_watched():
 
 
 async def test_join_names_those_who_hang():
-    """Who is still inside the app when the time is over is named, and left behind."""
+    """A worker still inside the app at the end of the time is named, and left behind."""
 
     async def test(harness):
         await harness.start_workers(2)

@@ -1,4 +1,4 @@
-"""Which worker runs a job, when another one comes, and who takes the place of one that yields it."""
+"""The worker of a job, the coming of another one, and the place of a yielding one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from harness.waiting import PATIENCE_SECONDS
 from aserve.workers import executor as executor_module
 from aserve.workers import time_slices as slices_module
 
-# Which worker, and when another one
+# The worker of a job, and the next one
 
 
 async def test_the_hottest_worker_is_taken():
-    """Last in, first out: the worker that slept last is woken first."""
+    """Last in, first out: the last sleeper is woken first."""
 
     async def test(harness):
         await harness.start_workers(3)
@@ -42,7 +42,7 @@ async def test_a_blocked_job_holds_up_nobody(count):
 
 
 async def test_a_job_in_a_later_iteration_is_not_held_up_either():
-    """A job that comes while another blocks gets a worker of its own."""
+    """A job that comes while another blocks gets its own worker."""
 
     async def test(harness):
         _, started = harness.submit_held()
@@ -133,7 +133,7 @@ async def test_without_a_gil_workers_wake_one_another(monkeypatch):
 
 
 class SlowReader:
-    """A job at a response that outruns its reader: it yields its slot, tells where it is, and waits for its gate."""
+    """A job at a response that outruns its reader: it yields its slot, tells its place, and waits for its gate."""
 
     def __init__(self, harness):
         self._bench, self._gate = harness, threading.Event()
@@ -155,7 +155,7 @@ class SlowReader:
 
 
 async def test_workers_that_yield_are_compensated_for():
-    """Others work in the places of those that yield, one thread more for each; in the end there are as many as before."""
+    """Others work in the places of yielding ones, one thread more for each; in the end there are as many as before."""
 
     async def test(harness):
         executor = harness.executor
@@ -202,7 +202,7 @@ async def test_the_next_may_yield_before_the_first_goes_on():
 
 
 async def test_no_more_may_yield():
-    """Beyond --extra-threads a worker keeps its place, and what waits for one waits."""
+    """Beyond --extra-threads a worker keeps its place, and waiting jobs wait."""
 
     async def test(harness):
         first, second = SlowReader(harness), SlowReader(harness)
@@ -220,7 +220,7 @@ async def test_no_more_may_yield():
 
 
 async def test_nobody_to_take_the_place(monkeypatch, caplog):
-    """Where no thread can be started, who would yield stays, and serves what comes behind it."""
+    """Where no thread can be started, a yielding worker stays, and serves later jobs."""
 
     async def test(harness):
         await harness.start_workers(1)

@@ -1,4 +1,4 @@
-"""--threads 0: jobs run where they are submitted."""
+"""--threads 0: jobs run at once on the submitting thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aserve.workers.inline import InlineExecutor
 
 
 def test_inline_jobs_run_at_once():
-    """A job runs where it is submitted, before submit returns; its posts, too."""
+    """A job runs before submit returns; its posts, too."""
     executor = InlineExecutor()
     seen = []
 
@@ -40,7 +40,7 @@ def test_inline_jobs_wait_for_one_another():
 
 
 def test_an_inline_job_that_raises():
-    """A job must not raise; if one does, it is seen, and the next ones run."""
+    """A job must not raise; an exception is seen, and the next ones run."""
     executor = InlineExecutor()
     seen = []
 
@@ -54,7 +54,7 @@ def test_an_inline_job_that_raises():
 
 
 def test_each_inline_job_has_a_context():
-    """What one makes current, the next does not find, nor the thread; what goes on with a job finds it, in the same context."""
+    """The next job does not find one's context, nor the thread; a later step of the job finds it, in the same context."""
     executor, variable, found, later = InlineExecutor(), contextvars.ContextVar("variable", default="none"), [], []
     variable.set("the server's")
 
@@ -80,14 +80,14 @@ def test_each_inline_job_has_a_context():
 
 
 def test_a_step_within_its_job():
-    """What would go on later may be called at once: its context is current already."""
+    """A later step may be called at once: its context is current already."""
     executor, found = InlineExecutor(), []
     executor.submit(lambda _: executor.in_its_context(lambda: found.append("done"))(), None)
     assert found == ["done"]
 
 
 def test_an_inline_executor_has_nothing_to_stop():
-    """Stop, join and the tick are there for who does not know which executor it is."""
+    """Stop, join and the tick are there for a caller of any executor."""
     executor = InlineExecutor()
     executor.queue_wait.on_second()
     executor.stop()
@@ -95,7 +95,7 @@ def test_an_inline_executor_has_nothing_to_stop():
 
 
 def test_in_a_child_nothing_more_runs(monkeypatch):
-    """A child that the app has forked leaves, should it come for its next job."""
+    """A forked child leaves, should it come for its next job."""
     executor = InlineExecutor()
     seen = []
     monkeypatch.setattr(inline, "end_child", lambda _: seen.append("left"))
@@ -128,7 +128,7 @@ def sees_no_loop(seen):
 
 @pytest.mark.parametrize("is_task", [True, False])
 async def test_a_job_finds_no_running_loop(is_task):
-    """asyncio.run works in it, whether a task or a callback of the loop has submitted it; then the loop is back, and its task."""
+    """asyncio.run works in it, submitted by a task or a callback of the loop; then the loop is back, and its task."""
     executor, seen, over = InlineExecutor(), [], asyncio.get_running_loop().create_future()
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
@@ -147,7 +147,7 @@ async def test_a_job_finds_no_running_loop(is_task):
 
 
 async def test_the_loop_of_a_program_is_hidden_too():
-    """asyncio.get_event_loop() does not lead an app to the loop that the program has made the thread's current one; then it is that again."""
+    """asyncio.get_event_loop() does not lead an app to the thread's current loop of the program; afterwards the loop is current again."""
     loop = asyncio.get_running_loop()
     asyncio.set_event_loop(loop)
 

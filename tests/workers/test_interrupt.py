@@ -1,4 +1,4 @@
-"""An exception that one thread raises in another."""
+"""An exception raised by one thread in another."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_where_nothing_can_be_raised(monkeypatch, module):
 
 
 def test_it_hits_the_thread_and_no_other():
-    """A thread that computes meets the exception at its next step."""
+    """A computing thread meets the exception at its next step."""
     interrupt, _ = find_interrupt()
     assert interrupt is not None
     hit, begun = [], threading.Event()
@@ -48,7 +48,7 @@ def test_it_hits_the_thread_and_no_other():
 
 
 def test_what_has_not_hit_is_taken_back():
-    """A thread that was interrupted at its own hand goes on unharmed once it has retracted that."""
+    """A thread interrupted at its own hand goes on unharmed once it has retracted that."""
     interrupt, retract = find_interrupt()
     assert interrupt is not None
     outcome = []

@@ -1,4 +1,4 @@
-"""How long jobs have waited, and for how long none was begun: what looks tell of a queue that moves, and of one that stands still."""
+"""How long jobs have waited, and for how long none was begun: looks at a queue that moves, and at one that stands still."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_queue_that_moves():
 
 
 def test_jobs_are_let_go():
-    """A job that a worker has begun is kept until the next look, and no longer."""
+    """A begun job is kept until the next look, and no longer."""
     queue, wait = new("a", "b")
     wait.on_second(1.0)
     queue.clear()
@@ -75,7 +75,7 @@ def test_jobs_are_let_go():
 
 
 def test_seconds_without_progress():
-    """They count while no job is begun, whatever comes behind the first, and begin anew when a worker has begun one."""
+    """They count while no job is begun, whatever comes behind the first, and begin anew when one is."""
     queue, wait = new("a", "b")
     stalled = []
     for now in range(3):
@@ -112,7 +112,7 @@ def test_a_stall_is_counted_whoever_leaves(patience, are_in_step):
 
 
 def test_a_stall_between_two_clients():
-    """It goes on while nobody waits for some seconds, and is over if nobody comes again, or if a worker has begun the next."""
+    """A stall goes on while nobody waits for some seconds, and is over if nobody comes again, or if a worker has begun the next."""
     queue, wait = new("a")
     stalled = []
     for now in range(40):
@@ -128,7 +128,7 @@ def test_a_stall_between_two_clients():
 
 
 def test_a_client_that_waits_longer_than_others():
-    """Those that came after it leave, and its wait is still known."""
+    """Later ones leave, and its wait is still known."""
     queue, wait = new("first", *range(5))
     for now in range(10):
         wait.on_second(float(now))
@@ -137,8 +137,8 @@ def test_a_client_that_waits_longer_than_others():
     assert wait.seconds(10.0) == 10.0
 
 
-def test_overdue():
-    """Those that came a look ago or earlier; none, if they have been begun."""
+def test_overdue_jobs_came_a_look_ago():
+    """Overdue jobs came a look ago or earlier; begun ones are none."""
     jobs = collections.deque("ab")
     wait = Timed(jobs)
     wait.on_second(1)
@@ -154,8 +154,7 @@ def test_overdue():
     assert wait.overdue == []
 
 
-def test_most_overdue(monkeypatch):
-    """The first of them are enough."""
+def test_the_first_overdue_jobs_are_enough(monkeypatch):
     monkeypatch.setattr(queue_wait, "MAX_OVERDUE", 2)
     wait = Timed(collections.deque("abc"))
     for now in range(2):

@@ -1,4 +1,4 @@
-"""The end of the workers: the idle ones end, and only those that are inside the app are left behind."""
+"""The end of the workers: idle ones end, and only those inside the app are left behind."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_the_idle_end():
 
 @pytest.mark.usefixtures("patient")
 async def test_one_that_is_inside_the_app_is_named():
-    """At the deadline it is left behind, and those that were idle are not."""
+    """At the deadline it is left behind, and idle ones are not."""
 
     async def test(harness):
         await harness.start_workers(2)
@@ -46,7 +46,7 @@ async def test_one_that_is_inside_the_app_is_named():
 
 @pytest.mark.usefixtures("patient")
 async def test_the_idle_have_longer(monkeypatch):
-    """One that was idle is waited for beyond the deadline, where it gets no CPU; but not for ever."""
+    """An idle one without a CPU is waited for beyond the deadline; but not for ever."""
     monkeypatch.setattr(stopping, "BUSY_SECONDS", 0.0)
 
     async def test(harness):
@@ -77,7 +77,6 @@ async def test_what_runs_has_until_the_deadline():
     await run(test)
 
 
-async def test_without_threads():
-    """Where the event loop runs the app there is nobody to wait for."""
+async def test_without_threads_nobody_is_left_behind():
     loop = asyncio.get_running_loop()
     assert await stop_workers(InlineExecutor(), loop, 0.0) == []

@@ -45,8 +45,8 @@ def test_at_most_so_many(new):
     assert threads.name_of(0) == "a worker"
 
 
-def test_compensating(new):
-    """Who yields makes room for another, is still known, and comes back if there is room."""
+def test_a_yielding_thread_makes_room(new):
+    """A yielding thread makes room for another, is still known, and comes back if there is room."""
     threads = new(1, 1)
     threads.start()
     [first] = idents(threads)
@@ -60,8 +60,8 @@ def test_compensating(new):
     assert threads.compensate(second) and threads.regain_slot(second) and idents(threads) == [second]
 
 
-def test_set_aside(new):
-    """Who is set aside makes room for another, beyond those that yield, and comes back as they do."""
+def test_a_set_aside_thread_makes_room(new):
+    """A set-aside thread makes room for another, beyond the yielding ones, and comes back as they do."""
     threads = new(1, 0)
     for _ in range(3):
         threads.start()
@@ -74,7 +74,7 @@ def test_set_aside(new):
 
 
 def test_nobody_in_the_place(new):
-    """Who finds nobody else at work stays."""
+    """Without others at work a thread stays."""
     threads = new(1, 1)
     threads.start()
     [first] = idents(threads)
@@ -112,7 +112,7 @@ def test_who_is_none_of_ours(new):
 
 
 def test_too_many_compensated(new, caplog):
-    """The limit of those compensated for is told once, until all have come back."""
+    """The limit of compensations is told once, until all have come back."""
     threads = new(2, 1)
     start(threads, 2)
     first, second = idents(threads)
@@ -143,8 +143,7 @@ def test_nobody_may_yield(new, caplog):
 
 
 @pytest.mark.parametrize("is_compensated", [False, True])
-def test_written_off(new, is_compensated):
-    """Who is written off is counted apart, wherever it was."""
+def test_a_written_off_thread_is_counted_apart(new, is_compensated):
     threads = new(1, 1)
     threads.start()
     [first] = idents(threads)
@@ -167,7 +166,7 @@ def refuse(_):
 
 
 def test_the_system_gives_no_more(new, monkeypatch, caplog):
-    """What there is must do: for a second no other is tried, and nobody yields any more."""
+    """The present threads must do: for a second no other is tried, and nobody yields any more."""
     threads = new(2, 2)
     threads.start()
     [first] = idents(threads)
@@ -192,7 +191,7 @@ def test_lines_are_logged_without_the_lock(new, monkeypatch, caplog):
 
 
 def test_the_system_gives_more_later(new, monkeypatch, caplog):
-    """Each second one more is tried; the counts tell how many lack, until there are all, or a minute has passed."""
+    """Each second one more is tried; the counts tell the lack, until there are all, or a minute has passed."""
     now = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     threads = new(4, 2)
@@ -215,7 +214,7 @@ def test_the_system_gives_more_later(new, monkeypatch, caplog):
 
 
 def test_the_place_of_one_that_is_written_off(new, monkeypatch):
-    """It can be taken at once, though the system gave no further thread just now."""
+    """Its place can be taken at once, though the system gave no further thread just now."""
     threads = new(3)
     assert start(threads, 2) == [True, True]
     with monkeypatch.context() as patch:
@@ -234,7 +233,7 @@ def test_not_even_one(new, monkeypatch):
 
 
 def test_what_a_worker_starts():
-    """The interpreter does not wait for a worker, but a thread that it starts is Python's default: no daemon."""
+    """The interpreter does not wait for a worker, but its own threads are Python's default: no daemons."""
     found = []
 
     def work():
@@ -247,8 +246,7 @@ def test_what_a_worker_starts():
     assert found == [False]
 
 
-def test_a_watcher():
-    """It is a daemon, which keeps no process, and runs what it is given."""
+def test_a_watcher_is_a_daemon():
     seen = []
     watcher = Watcher(lambda: seen.append(threading.current_thread()), "a-watcher")
     watcher.start()

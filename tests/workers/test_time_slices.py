@@ -1,4 +1,4 @@
-"""Whose time slice it is: one at a time while they compute, and nobody waits for ever."""
+"""Time slices: one at a time while threads compute, and nobody waits for ever."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FakeLoop:
 
 
 class Harness:
-    """TimeSlices whose time is set by the test, and threads that take them."""
+    """TimeSlices whose time is set by the test, and their threads."""
 
     def __init__(self, monkeypatch, max_running, burns_cpu):
         self.now, self.burns_cpu, self.threads = 0.0, burns_cpu, []
@@ -59,7 +59,7 @@ class Harness:
         return begun
 
     def _waits(self, number):
-        """Whether this thread has come to wait, and whoever is to look for it has been called."""
+        """Tell whether this thread has come to wait, and its watcher has been called."""
         with self.slices._lock:
             return number in self.slices.waiting
 
@@ -90,7 +90,7 @@ def new(monkeypatch):
 
 
 def test_one_at_a_time(new):
-    """While the process computes one goes on, and when its time is over the next, in the order of their coming."""
+    """While the process computes one goes on, and at the end of its time the next, in order."""
     harness = new()
     assert harness.take(1).is_set()
     second, third = harness.take(2), harness.take(3)
@@ -123,7 +123,7 @@ def test_a_turn_that_nobody_else_wants(new):
 
 
 def test_requests_go_first(new):
-    """While requests wait for a worker nobody goes on, until that is over."""
+    """While requests wait for a worker nobody goes on, until then."""
     harness = new(burns_cpu=False)
     assert harness.take(1).is_set()
     first, second = harness.take(1, is_queue=True), harness.take(2, is_queue=True)
@@ -136,8 +136,8 @@ def test_requests_go_first(new):
 
 
 @pytest.mark.parametrize("is_queue", [False, True])
-def test_nothing_moves(new, is_queue):
-    """When no slice begins between two looks, another one does: those who go on may wait for this very one."""
+def test_a_standstill_begins_another_slice(new, is_queue):
+    """When no slice begins between two looks, another one does: running ones may wait for this very one."""
     harness = new()
     assert harness.take(1).is_set()
     second = harness.take(2, is_queue)
@@ -150,7 +150,7 @@ def test_nothing_moves(new, is_queue):
 
 @pytest.mark.parametrize("burns_cpu", [True, False])
 def test_too_many_compute(new, burns_cpu):
-    """Those who block let ever more go on; of those who compute there are never more than workers."""
+    """Blocking threads let ever more go on; computing ones are never more than workers."""
     harness = new(max_running=1, burns_cpu=burns_cpu)
     assert harness.take(1).is_set()
     second = harness.take(2)
@@ -163,7 +163,7 @@ def test_too_many_compute(new, burns_cpu):
 
 
 def test_a_stale_slice(new):
-    """Who has had its slice for very long waits inside the app: it no longer keeps others from theirs."""
+    """A thread with a very long slice waits inside the app: it no longer keeps others from theirs."""
     harness = new(max_running=1)
     assert harness.take(1).is_set()
     second, third = harness.take(2), harness.take(3)
@@ -189,16 +189,14 @@ def test_a_loop_that_is_closed(new):
     assert harness.take(2).wait(PATIENCE_SECONDS)
 
 
-def test_one_timer(new):
-    """However many wait, the loop looks once."""
+def test_one_timer_serves_all_waits(new):
     harness = new()
     for number in range(4):
         harness.take(number)
     assert len(harness.loop.timers) == 1
 
 
-def test_the_end(new):
-    """After stop everybody goes on at once."""
+def test_the_end_lets_all_go_on(new):
     harness = new()
     begun = [harness.take(number) for number in range(5)]
     harness.slices.stop()

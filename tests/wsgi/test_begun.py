@@ -1,4 +1,4 @@
-"""Responses that C has begun: what is left of them, and of what the app has returned."""
+"""Responses begun by C: their rest, and the app's result's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HEAD = b"HTTP/1.1 200 OK\r\n"
 
 
 def begun(length=-1, sent_bytes=-1, is_full=False, unsent=b"", form=HTTP_1_1, is_head=False):
-    """Return a response as C has left it."""
+    """Return a response left by C."""
     exchange = Exchange("")
     exchange.form, exchange.is_head = form, is_head
     response = BegunResponse(exchange, CommonFields(""))
@@ -39,21 +39,20 @@ def test_the_head_is_not_out():
 )
 @pytest.mark.provokes("the app gave more body")
 def test_in_the_middle(its, piece, end):
-    """It frames what comes as what is out."""
+    """Later pieces are framed like earlier ones."""
     response = begun(sent_bytes=4, **its)
     assert response.head_is_out
     assert response.encode(b"abc") == piece and response.finish() == end
 
 
-def test_too_short():
-    """What C has sent counts."""
+def test_a_short_response_counts_octets_of_c():
     response = begun(length=8, sent_bytes=4)
     with pytest.raises(ResponseTruncated, match="after 4 of 8 octets"):
         response.finish()
 
 
 def test_what_was_not_sent():
-    """It comes before all else, once, and not with what is refused."""
+    """Unsent octets come before all else, once, and not with refused ones."""
     response = begun(sent_bytes=4, unsent=b"rest")
     with pytest.raises(AppError):
         response.encode("text")
@@ -77,12 +76,10 @@ class Returned:
         return iter([])
 
     def close(self):
-        """Count it."""
         self.closed += 1
 
 
-def test_rest():
-    """A piece that was taken, then those that the iterator has."""
+def test_the_rest_begins_with_the_taken_piece():
     returned = Returned()
     rest = Rest(returned, iter([b"b", b"c"]), (b"a",), None, False)
     assert list(rest) == [b"a", b"b", b"c"] and not returned.closed
@@ -108,7 +105,7 @@ def test_rest_of_one_that_has_raised():
 
 
 def test_rest_of_one_that_is_closed():
-    """It is not closed again; what close() has raised is raised there."""
+    """The iterable is not closed again; an exception of close() is raised there."""
     returned = Returned()
     Rest(returned, None, (), None, True).close()
     rest = Rest(returned, None, (), ValueError("on purpose"), True)

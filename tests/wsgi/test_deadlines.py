@@ -1,7 +1,7 @@
 """Deadlines: an app that takes too long is ended, or answered for; nobody else notices.
 
-The clock is not waited for: with a limit of an hour, `expire` makes an exchange as old. Beside this file: what
-can be interrupted at all (test_deadlines_tokens.py), and the real clock (_clock).
+The clock is not waited for: with a limit of an hour, `expire` makes an exchange as old. Beside this file: interruptible places
+(test_deadlines_tokens.py), and the real clock (_clock).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def app():
 
 @pytest.fixture(params=["direct", "proxied", *(["native"] if NATIVE_KINDS[1:] else [])])
 def how(request, way):
-    """How a request comes to the app; nothing else may differ: behind a trusted proxy, which tells whose it is, or served by C."""
+    """A request's way to the app; nothing else may differ: behind a trusted proxy, which tells its client, or served by C."""
     if request.param == "native" and way.lane == "off":
         pytest.skip("C serves in the lane alone")
     return request.param
@@ -87,7 +87,7 @@ def expire(server):
 
 
 def expire_grace(server):
-    """Let that of interrupted workers be over, too."""
+    """Let the grace of interrupted workers be over, too."""
     for run in list(deadlines_of(server).runs.values()):
         if run.interrupted_at is not None:
             run.interrupted_at -= 2 * HOUR
@@ -127,7 +127,7 @@ def test_an_app_that_computes_is_ended(serve, app, raw_client, caplog, name):
 
 
 def test_an_app_may_answer_itself(serve, app, raw_client):
-    """Who catches RequestTimeout may still respond."""
+    """An app that catches RequestTimeout may still respond."""
     client = raw_client(server := serve())
     client.request("/answers_itself")
     app.wait_for_one()
@@ -202,7 +202,7 @@ def test_a_live_body_that_does_not_come(serve, app, raw_client, wait_until):
 
 @pytest.mark.any_parser
 def test_a_live_body_by_lines(start_server, raw_client):
-    """What stands before a live body reads as it does."""
+    """The reader in front of a live body reads like it."""
 
     def lines(environ, start_response):
         start_response("200 OK", apps.PLAIN)
@@ -214,11 +214,9 @@ def test_a_live_body_by_lines(start_server, raw_client):
 
 
 def test_an_interrupt_at_our_door(serve, app, raw_client):
-    """
-    One that hits as the app calls us hits the app: nothing of the call is done.
+    """An interrupt at a call of ours hits the app: nothing of the call is done.
 
-    Where it hits is the interpreter's to choose: CPython 3.14 and later may let a call end, and raise
-    what waits for the thread as the next begins.
+    Its place is the interpreter's to choose: CPython 3.14 and later may let a call end, and raise a thread's waiting exception as the next begins.
     """
     client = raw_client(server := serve())
     client.request("/blocks_until_it_writes")
@@ -233,7 +231,7 @@ def test_an_interrupt_at_our_door(serve, app, raw_client):
 
 @pytest.mark.any_parser
 def test_a_live_body_is_closed(start_server, raw_client):
-    """What stands before a live body can be closed as it can: the rest is dropped, and reading finds the end."""
+    """The reader in front of a live body closes like it: the rest is dropped, and reading finds the end."""
 
     def closes(environ, start_response):
         start_response("200 OK", apps.PLAIN)
@@ -256,7 +254,7 @@ LATE = [
 
 @pytest.mark.parametrize("name", LATE)
 def test_an_app_that_does_not_come_back(serve, app, raw_client, wait_until, caplog, name, tmp_path):
-    """Its client gets a 504, others another worker; what it comes back with reaches nobody."""
+    """Its client gets a 504, others another worker; its late response reaches nobody."""
     server = serve(access_log=str(tmp_path / "log"))
     client, other = raw_client(server), raw_client(server)
     client.request(f"/{name}")
@@ -312,7 +310,7 @@ def test_a_late_iterable_is_closed(serve, app, raw_client, wait_until, caplog):
     client = raw_client(server := serve())
     client.request("/blocks_then_streams")
     app.wait_for_one()
-    # As where nothing can be raised in a thread: it comes back with what it has.
+    # As where nothing can be raised in a thread: it comes back with its result.
     deadlines_of(server)._interrupt = None
     expire(server)
     expire_grace(server)
@@ -405,9 +403,7 @@ def test_no_thread_can_be_started(serve, app, raw_client, monkeypatch):
     assert "no thread can be started" in server.server.failure
 
 
-async def test_serve_ends(app):
-    """In somebody's program the task drains, and raises."""
-
+async def test_serve_drains_and_raises(app):
     async def main():
         server = aserve.Server(app, bind="127.0.0.1:0")
         async with server:
@@ -429,7 +425,7 @@ async def test_serve_ends(app):
 
 @pytest.mark.one_way
 def test_without_a_limit_nothing_is_there(start_server):
-    """The app is in the gateway as it is."""
+    """The gateway has the app itself."""
     server = start_server(apps.hello, is_checked=False)
     assert server.server._listening.services[0].gateway.app is apps.hello
     assert deadlines_of(server) is None

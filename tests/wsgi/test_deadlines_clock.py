@@ -34,7 +34,7 @@ def app(environ, start_response):
 
 @pytest.mark.parametrize("native", NATIVE_KINDS)
 def test_by_the_clock(start_process, raw_client, tmp_path, native):
-    """The whole of it, unaided: interrupted, written off, replaced, and in the end drained with status 1. A profiler sees no difference."""
+    """The whole way, unaided: interrupted, written off, replaced, and in the end drained with status 1. A profiler sees no difference."""
     (tmp_path / "slow_app.py").write_text(SLOW_APP)
     server = start_process(
         f"{tmp_path}/slow_app.py:app",
@@ -65,7 +65,7 @@ def test_by_the_clock(start_process, raw_client, tmp_path, native):
 
 
 def test_one_that_is_stuck_does_not_hold_up_the_end(start_process, raw_client, tmp_path):
-    """SIGTERM does not wait for who was written off."""
+    """SIGTERM does not wait for a written-off one."""
     (tmp_path / "slow_app.py").write_text(SLOW_APP)
     server = start_process(f"{tmp_path}/slow_app.py:app", "--request-timeout", "0.8", "--threads", "1")
     client = raw_client(server)
@@ -79,7 +79,7 @@ def test_one_that_is_stuck_does_not_hold_up_the_end(start_process, raw_client, t
 
 @pytest.fixture
 def ignored_anywhere(monkeypatch):
-    """Once in some hundred runs the exception meets a weak reference's callback, or __del__ of what is collected: Python ignores it there."""
+    """Once in some hundred runs the exception meets a weak reference's callback, or __del__ of garbage: Python ignores it there."""
     before = sys.unraisablehook
     monkeypatch.setattr(sys, "unraisablehook", lambda told: told.exc_type is RequestTimeout or before(told))
 

@@ -1,4 +1,4 @@
-"""Where an app may be interrupted: in its own code, never within what it calls of ours, and once."""
+"""An app's interruptible places: its own code, never a call of ours within, and once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def new_run(seconds=HOUR):
 
 
 def elsewhere(function):
-    """Return what a function returns in a thread that is no worker's."""
+    """Return a function's result in a thread that is no worker's."""
     results = []
     thread = threading.Thread(target=lambda: results.append(function()), daemon=True)
     thread.start()
@@ -64,7 +64,7 @@ def test_nothing_interrupts_what_the_app_calls_of_ours():
 
 
 def test_the_app_in_a_worker_that_is_outside_of_it():
-    """A finalizer may run there, and call into aserve: nothing is to come for which it would have to wait."""
+    """A finalizer may run there, and call into aserve: nothing may come that it would have to wait for."""
     run = new_run()
     guarded = run.guard(lambda: (bool(run._interruptible), owns(run)))
     said = [guarded()]  # before the app
@@ -78,7 +78,7 @@ def test_the_app_in_a_worker_that_is_outside_of_it():
 
 @pytest.mark.parametrize("token", ["_disarm", "_regain_ownership"])
 def test_a_finalizer_within_a_guard(monkeypatch, token):
-    """The collector runs where it likes: one that calls into aserve just behind either token waits for neither."""
+    """The collector runs where it likes: a call into aserve just behind either token waits for neither."""
     run, said = new_run(), []
     take = getattr(Run, token)
 
@@ -96,7 +96,7 @@ def test_a_finalizer_within_a_guard(monkeypatch, token):
 
 
 def test_a_finalizer_of_another_request():
-    """It waits for no exchange in the worker of another one, as that exchange may be waited for as well."""
+    """It waits for no exchange in another's worker, as that exchange may be waited for as well."""
     run, other = new_run(), elsewhere(new_run)
     other._deadlines.runs[threading.get_ident()] = run
     other.exchange.connection = types.SimpleNamespace(service=types.SimpleNamespace(loop=None))
@@ -147,7 +147,7 @@ def test_a_second_thread_of_the_app():
 
 
 def test_in_a_child_nobody_waits_for_an_interrupt():
-    """A process that is forked while its request is interrupted, or answered, has no loop that would finish that."""
+    """A process forked while its request is interrupted, or answered, has no loop to finish that."""
     for take in (lambda run: run.take_interruptible(), lambda run: run.take_interruptible() and run.take_ownership()):
         run = new_run()
 
@@ -161,7 +161,7 @@ def test_in_a_child_nobody_waits_for_an_interrupt():
 
 
 def test_an_interrupt_at_the_last_moment():
-    """What the app has returned by then is returned."""
+    """A value returned by then is returned."""
     run = new_run()
 
     def app():

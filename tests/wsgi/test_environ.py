@@ -45,8 +45,7 @@ def new_exchange(*fields, body=None):
     return exchange
 
 
-def test_complete():
-    """Every variable that PEP 3333 requires is there, and of the type it says."""
+def test_the_environ_is_complete():
     environ = build_environ(new_exchange(("HTTP_HOST", "a")))
     assert type(environ) is dict
     assert [name for name in REQUIRED if name not in environ] == []
@@ -60,7 +59,7 @@ def test_complete():
 
 
 def test_what_the_listener_says():
-    """Name, port, scheme and the like are those of the listener."""
+    """Name, port, scheme and the like are the listener's."""
     base = new_base(scheme="https", multithread=False)
     assert (base["SERVER_NAME"], base["SERVER_PORT"]) == ("www.example", "8000")
     assert base["wsgi.url_scheme"] == "https" and base["wsgi.multithread"] is False
@@ -89,7 +88,7 @@ def test_a_copy_of_the_base_has_room():
 
 
 def test_each_exchange_gets_a_copy():
-    """What an app changes in its environ is its own affair."""
+    """An app's changes to its environ are its own affair."""
     exchange = new_exchange()
     environ = build_environ(exchange)
     environ["SCRIPT_NAME"] = "/x"
@@ -98,7 +97,7 @@ def test_each_exchange_gets_a_copy():
     assert "wsgi.errors" in exchange.connection.base_environ
 
 
-def test_the_client():
+def test_the_clients_address_is_there():
     """RFC 3875 4.1.8: the address of the client; empty strings for a unix socket."""
     exchange = new_exchange()
     environ = build_environ(exchange)
@@ -118,14 +117,13 @@ def test_the_client():
         ([("HTTP_A", "1"), ("HTTP_A", "2"), ("HTTP_COOKIE", "x")], "HTTP_COOKIE", "x"),
     ],
 )
-def test_repeated_fields(fields, name, value):
-    """Repeated fields are joined, in their order, by commas; cookies by semicolons."""
+def test_repeated_fields_are_joined(fields, name, value):
     environ = build_environ(new_exchange(*fields))
     assert environ[name] == value and environ["PATH_INFO"] == "/a"
 
 
 def test_a_field_section_that_is_known():
-    """The next request with the same fields has the same environ but for its request line; what an app changes stays its own."""
+    """The next request with the same fields has the same environ but for its request line; an app's changes stay its own."""
     environ_module.known_fields.clear()
     fields = [("HTTP_A", "1"), ("HTTP_B", "x"), ("HTTP_A", "2")]
     first = build_environ(new_exchange(*fields))
@@ -141,7 +139,7 @@ def test_a_field_section_that_is_known():
 
 
 def test_a_known_field_section_of_another_listener():
-    """What was made for one listener is not what another's app sees, nor the client of a trusted proxy."""
+    """A field section known for one listener is not seen by another's app, nor by the client of a trusted proxy."""
     environ_module.known_fields.clear()
     first, other, believed = (new_exchange(("HTTP_A", "1")) for _ in range(3))
     for _ in range(3):
@@ -156,7 +154,7 @@ def test_a_known_field_section_of_another_listener():
 
 
 def test_field_sections_that_are_not_kept():
-    """Long ones, those with credentials or a name of the request; when there are too many, all are forgotten."""
+    """Long ones, those with credentials or a name of the request; beyond the limit, all are forgotten."""
     known = environ_module.known_fields
     known.clear()
     for name, value in [
@@ -179,8 +177,7 @@ def test_no_field_at_all():
     assert environ["REQUEST_URI"] == "/a?b" and set(environ) == {*new_base(), *HEAD}
 
 
-def test_no_body():
-    """Without a body, wsgi.input is a stream at its end, and another one each time."""
+def test_no_body_means_an_empty_stream():
     exchange = new_exchange()
     environ = build_environ(exchange)
     assert environ["wsgi.input"].read() == environ["wsgi.input"].read(1) == b""
@@ -189,7 +186,6 @@ def test_no_body():
 
 
 def test_a_body_with_a_length():
-    """A body with a length keeps the field that the client sent."""
     body = BufferedBody(10, False)
     body.feed(b"hello")
     environ = build_environ(new_exchange(("CONTENT_LENGTH", "05"), body=body))
@@ -215,7 +211,7 @@ def test_a_live_body(is_chunked):
 
 
 def test_errors_go_to_standard_error(monkeypatch):
-    """wsgi.errors writes text to what standard error is at the time, not what it once was."""
+    """wsgi.errors writes text to the present standard error, not to a former one."""
     errors = build_environ(new_exchange())["wsgi.errors"]
     assert type(errors) is ErrorStream
     for _ in range(2):
@@ -229,7 +225,7 @@ def test_errors_go_to_standard_error(monkeypatch):
 
 
 def test_the_error_stream_ends_quietly(monkeypatch):
-    """It leaves standard error alone: its own end may be the interpreter's, when there is none any more."""
+    """The error stream leaves standard error alone: its own end may be the interpreter's, when there is none any more."""
     flushed = []
     stream = io.StringIO()
     monkeypatch.setattr(stream, "flush", lambda: flushed.append(1), raising=False)
@@ -240,7 +236,7 @@ def test_the_error_stream_ends_quietly(monkeypatch):
     assert flushed == []
 
 
-# From a front server: its variables, as CGI has them
+# From a front server: its variables, in CGI's form
 
 
 def from_front(*pairs, is_mounted=False, connection=None):
@@ -252,7 +248,7 @@ def from_front(*pairs, is_mounted=False, connection=None):
 
 
 def test_known_vars_of_a_front_server():
-    """The next request of the same client has the same environ but for what is its own, and may have less of that."""
+    """The next request of the same client has the same environ but for its own part, and may have less of that."""
     environ_module.known_fields.clear()
     connection = FakeConnection(new_base())
     common = [
@@ -282,7 +278,7 @@ def test_known_vars_of_a_front_server():
 
 
 def test_a_front_server_may_say_little():
-    """What PEP 3333 requires is there even when the front server has said nothing at all."""
+    """All that PEP 3333 requires is there even from a silent front server."""
     environ = from_front(("REQUEST_METHOD", "GET"))
     assert [name for name in REQUIRED if name not in environ] == []
     assert environ["SCRIPT_NAME"] == environ["PATH_INFO"] == environ["QUERY_STRING"] == ""
@@ -318,7 +314,7 @@ def test_what_a_front_server_says_is_kept():
     ],
 )
 def test_the_scheme_of_a_front_server(pairs, scheme):
-    """Front servers have several ways to say that the client came by TLS; what is no scheme of ours is passed over."""
+    """Front servers have several ways to tell a client's TLS; an unknown scheme is passed over."""
     assert from_front(*pairs)["wsgi.url_scheme"] == scheme
 
 
@@ -340,7 +336,7 @@ def test_the_scheme_of_a_front_server(pairs, scheme):
     ],
 )
 def test_the_path_of_a_front_server(pairs, path_info):
-    """Without PATH_INFO, it is what stands behind SCRIPT_NAME in what the front server has said."""
+    """Without PATH_INFO, it is the part behind SCRIPT_NAME in the front server's words."""
     assert from_front(*pairs)["PATH_INFO"] == path_info
 
 
@@ -364,7 +360,7 @@ def test_a_mount_point(is_mounted, path_info):
     ],
 )
 def test_the_mount_point_of_apache(script_name, target, expected):
-    """mod_proxy_scgi says the whole path, and where it passes on what stands behind the mount point."""
+    """mod_proxy_scgi tells the whole path, and the place of the mount point's end."""
     environ = from_front(("SCRIPT_NAME", script_name), ("SCRIPT_FILENAME", f"proxy:scgi://{target}"))
     assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == expected
 
@@ -390,14 +386,14 @@ def test_a_slash_between_mount_point_and_path(script_name, path_info, expected):
 
 
 def test_nothing_is_decoded_twice():
-    """What a front server has decoded stays as it is; only a raw target is decoded, once."""
+    """A part decoded by a front server stays; only a raw target is decoded, once."""
     assert from_front(("PATH_INFO", "/%41"))["PATH_INFO"] == "/%41"
     assert from_front(("DOCUMENT_URI", "/%41"), ("REQUEST_URI", "/%2541"))["PATH_INFO"] == "/%41"
     assert from_front(("REQUEST_URI", "/%2541"))["PATH_INFO"] == "/%41"
 
 
 def test_magic_is_only_environ():
-    """What makes uWSGI load code is an entry of the environ, like any other."""
+    """uWSGI's variables for loading code are ordinary entries of the environ."""
     environ = from_front(("PATH_INFO", "/x"), ("UWSGI_FILE", "/tmp/x"), ("UWSGI_SETENV", "A=1"), ("mine", "1"))
     assert (environ["UWSGI_FILE"], environ["UWSGI_SETENV"], environ["mine"]) == ("/tmp/x", "A=1", "1")
 

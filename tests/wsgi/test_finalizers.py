@@ -1,4 +1,4 @@
-"""What a finalizer calls does not wait: neither on the event loop's thread, nor within code of ours."""
+"""A finalizer's calls do not wait: neither on the event loop's thread, nor within code of ours."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def write(loop=None):
 
 
 async def test_a_finalizer_on_the_event_loop():
-    """The loop must not wait for a worker; another loop, which an app runs, may call."""
+    """The loop must not wait for a worker; an app's own loop may call."""
     write(object())
     with pytest.raises(AppError, match="on the event loop's thread"):
         write(asyncio.get_running_loop())
 
 
 def test_a_caller_between():
-    """On PyPy functools.partial() has a frame: the look begins at the module that the app has called."""
+    """On PyPy functools.partial() has a frame: the look begins at the module called by the app."""
     eval("refuse(None, called)", {"refuse": refuse_inside, "called": globals()})
 
 
@@ -44,14 +44,14 @@ def test_a_finalizer_within_code_that_locks(name):
 
 
 def test_the_app_itself():
-    """The app may call: within the gateway, through wrappers, and in threads of its own, where no frame is ours."""
+    """The app may call: within the gateway, through wrappers, and in its own threads, without frames of ours."""
     within("aserve.connections.connection", lambda: within("aserve.wsgi.gateway", lambda: within("app", write)))
     within("aserve.core.x", lambda: within("aserve.wsgi.gateway", lambda: within("aserve.features.x", write)))
     within("threading", write)
 
 
 def test_a_wait_within_the_module_that_is_called():
-    """Frames of the module that asks are of the call itself: a live body waits in one that may lock."""
+    """Frames of the asking module are the call's own: a live body waits in one that may lock."""
     namespace = {"__name__": "aserve.core.body", "refuse_inside": refuse_inside}
     exec("def read():\n    read_until()\ndef read_until():\n    refuse_inside(None)", namespace)
     within("app", namespace["read"])

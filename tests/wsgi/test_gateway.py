@@ -39,7 +39,7 @@ def test_a_large_list_is_two_pieces():
 
 @pytest.mark.parametrize("kind", [tuple, iter, lambda chunks: Closing(*chunks), lambda c: (x for x in c)])
 def test_any_other_iterable_comes_in_pieces(kind):
-    """What is no list is iterated, and each chunk sent as it comes (PEP 3333 "Buffering")."""
+    """Anything but a list is iterated, and each chunk sent at once (PEP 3333 "Buffering")."""
     first, *rest = list(respond(serving(kind([b"", b"ab", b"", b"c"]))))
     assert body_of(first) == b"2\r\nab\r\n" and rest == [b"1\r\nc\r\n", b"0\r\n\r\n"]
 
@@ -102,7 +102,7 @@ def test_an_empty_stream():
 
 
 def test_the_environ_and_the_response():
-    """The app gets its own environ, early hints, and a response that the exchange remembers."""
+    """The app gets its own environ, early hints, and a response remembered by the exchange."""
     seen = {}
 
     def app(environ, start_response):
@@ -119,7 +119,7 @@ def test_the_environ_and_the_response():
 
 
 def test_write_then_a_list():
-    """After write(), what is returned follows in the same framing."""
+    """After write(), the returned body follows in the same framing."""
 
     def app(environ, start_response):
         start_response("200 OK", [])(b"ab")
@@ -132,7 +132,7 @@ def test_write_then_a_list():
 
 
 def test_a_list_shorter_than_declared(caplog):
-    """What is there is sent, then the connection has to be cut: nobody can repair it."""
+    """The present part is sent, then the connection has to be cut: nobody can repair it."""
     pieces = respond(serving([b"abc"], [("Content-Length", "5")]))
     assert body_of(next(pieces)) == b"abc"
     with pytest.raises(ResponseTruncated, match="3 of 5"):
@@ -170,7 +170,7 @@ def test_closed_after_a_failure_behind_the_head():
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_closed_when_the_client_leaves(count):
-    """Who stops asking closes the pieces; that closes the iterable, also within its last chunk."""
+    """A leaving caller closes the pieces; that closes the iterable, also within its last chunk."""
     closing = Closing(b"a", b"b")
     pieces = respond(serving(closing))
     for _ in range(count):
@@ -200,7 +200,7 @@ def test_a_failing_close_is_logged(chunks, caplog):
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_failing_close_when_the_client_has_left(count, caplog):
-    """Closing early, too, raises nothing to us: what close() raises is the app's, and logged."""
+    """Closing early, too, raises nothing to us: an exception of close() is the app's, and logged."""
     closing = Closing(b"a", b"b", close_error=KeyError("late"))
     pieces = respond(serving(closing))
     for _ in range(count):
@@ -232,7 +232,7 @@ def test_an_iterable_without_close():
 
 @pytest.mark.parametrize("is_file", [False, True])
 def test_a_thread_writes_as_the_app_returns(is_file):
-    """Nobody can tell what belongs to the response: it is cut, and what the app gave is closed."""
+    """Nobody can tell the response's part: it is cut, and the app's iterable is closed."""
     exchange, files = new_exchange(), []
 
     def app(environ, start_response):
@@ -265,7 +265,7 @@ def test_what_a_thread_writes_behind_our_error():
 
 
 def test_a_write_that_is_refused():
-    """An app that catches it is none that has written."""
+    """An app that catches it has not written."""
 
     def app(environ, start_response):
         write = start_response("200 OK", [])
@@ -277,7 +277,7 @@ def test_a_write_that_is_refused():
 
 
 def test_before_the_app():
-    """What stands before the app is asked in order; the first reply is the response, and the app has nothing of it."""
+    """Steps before the app are asked in order; the first reply is the response, and the app has nothing of it."""
     seen = []
 
     class Asked:

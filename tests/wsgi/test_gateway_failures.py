@@ -33,7 +33,7 @@ def test_an_app_that_raises(error, caplog):
 
 
 def test_an_app_that_takes_too_long(caplog):
-    """What wsgi/deadlines.py has logged already is a 504, after which the connection goes on."""
+    """A timeout logged by wsgi/deadlines.py is a 504, after which the connection goes on."""
 
     def app(environ, start_response):
         raise RequestTimeout
@@ -45,7 +45,7 @@ def test_an_app_that_takes_too_long(caplog):
 
 
 def test_a_worker_that_is_written_off():
-    """That nobody waits for the response any more is not the app's failure: its worker must know."""
+    """A response without a waiter is not the app's failure: its worker must know."""
 
     def app(environ, start_response):
         raise WrittenOff
@@ -105,7 +105,7 @@ def test_the_client_leaves_while_the_app_reads(where, caplog):
 
 @pytest.mark.parametrize("is_whole", [False, True])
 def test_a_failure_before_the_live_body_is_read(is_whole):
-    """The rest of the body is not read, and so the response says that it is the last; not if there is no rest."""
+    """The rest of the body is not read, and so the response is told to be the last; not if there is no rest."""
     exchange = new_exchange()
     exchange.body = LiveBody(10, True)
     if is_whole:
@@ -122,7 +122,7 @@ def test_a_failure_before_the_live_body_is_read(is_whole):
 @pytest.mark.parametrize("error", [ClientDisconnected("refused"), ValueError("on purpose")])
 @pytest.mark.parametrize("is_out", [False, True])
 def test_a_refused_live_body(error, is_out, caplog):
-    """An app that ends at a body that we refused leaves the answer to us, while the head is not out."""
+    """An app that ends at a refused body leaves the answer to us, while the head is not out."""
     caplog.set_level(logging.INFO)
     exchange = new_exchange()
     exchange.body = LiveBody(10, True)
@@ -190,13 +190,13 @@ def test_an_app_that_never_starts(value, caplog):
 
 
 def test_an_app_that_starts_badly(caplog):
-    """What start_response refuses is the app's error."""
+    """An error of start_response is the app's."""
     octets = b"".join(respond(serving([b"x"], status="fine")))
     assert octets.startswith(b"HTTP/1.1 500 ") and "status must be like '200 OK'" in caplog.text
 
 
 def test_an_app_may_catch_what_start_response_refuses():
-    """An app that tries again with something valid is served."""
+    """An app with a second, valid try is served."""
 
     def app(environ, start_response):
         try:
@@ -214,6 +214,6 @@ class CallableApp:
 
 
 def test_apps_that_are_objects_are_named(caplog):
-    """An app without a name of its own is named by its class."""
+    """A nameless app is named by its class."""
     list(respond(CallableApp()))
     assert f"app {__name__}:CallableApp raised ValueError" in caplog.text

@@ -1,4 +1,4 @@
-"""Files that an app returns (PEP 3333 "Optional Platform-Specific File Handling"): sent as files where they can be."""
+"""Files returned by an app (PEP 3333 "Optional Platform-Specific File Handling"): sent as files where possible."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_file_is_sent_as_a_file(file):
 
 @pytest.mark.parametrize("whose", ["file", "wrapper"])
 def test_a_close_of_the_apps(file, whose):
-    """Django puts its own into the file's place: it is called, and finds what the request had made current."""
+    """Django puts its own into the file's place: it is called, and finds the request's context."""
     current, found = contextvars.ContextVar("current", default="none"), []
     wrapper = FileWrapper(file)
     (file if whose == "file" else wrapper).close = lambda: found.append(current.get())
@@ -57,8 +57,8 @@ def test_a_close_of_the_apps(file, whose):
     ("skip", "declared", "offset", "count"),
     [(0, None, 0, 10), (4, None, 4, 6), (10, None, 10, 0), (20, None, 20, 0), (4, "2", 4, 2), (4, "6", 4, 6)],
 )
-def test_extents(file, skip, declared, offset, count):
-    """The file goes out from where the app has left it, as far as the app has declared."""
+def test_extents_follow_position_and_length(file, skip, declared, offset, count):
+    """The file goes out from the app's position, up to the declared length."""
     file.seek(skip)
     headers = [("Content-Length", declared)] if declared else []
     reply = respond(serving(FileWrapper(file), headers))
@@ -126,7 +126,7 @@ def spooled():
 
 @pytest.mark.parametrize("make", [NoFile, pipe, spooled, lambda: io.BytesIO(b"abc")])
 def test_what_is_no_regular_file_is_read(make):
-    """Pipes, objects in memory, anything with read(): iterated, and closed where that is possible."""
+    """Pipes, objects in memory, anything with read(): iterated, and closed where possible."""
     file = make()
     octets = b"".join(respond(serving(FileWrapper(file))))
     body = body_of(octets)
@@ -135,7 +135,7 @@ def test_what_is_no_regular_file_is_read(make):
 
 
 def test_a_file_that_decompresses_is_read(tmp_path):
-    """A GzipFile has the descriptor of the compressed file; its content is what read() gives."""
+    """A GzipFile has the descriptor of the compressed file; its content is read()'s."""
     path = tmp_path / "x.gz"
     path.write_bytes(gzip.compress(b"abc" * 100))
     octets = b"".join(respond(serving(FileWrapper(gzip.open(path)))))
@@ -143,7 +143,7 @@ def test_a_file_that_decompresses_is_read(tmp_path):
 
 
 def test_a_file_of_unknown_size_is_read():
-    """Files of the kernel claim to be empty; their content is what read() gives."""
+    """Files of the kernel claim to be empty; their content is read()'s."""
     if not os.path.exists("/proc/self/stat"):
         pytest.skip("no /proc here")
     octets = b"".join(respond(serving(FileWrapper(open("/proc/self/stat", "rb")))))
@@ -174,7 +174,7 @@ def test_real_files_in_wrappers_are_sent_as_files(tmp_path, mode):
 
 @pytest.mark.parametrize("how", ["own read", "own read that says it is another", "read replaced", "another's read"])
 def test_what_reads_otherwise_than_its_file_is_read(tmp_path, how):
-    """An object that holds a real file, but gives other octets than that holds, is not sent as the file."""
+    """An object with a real file, but other octets, is not sent as the file."""
     path = tmp_path / "x"
     path.write_bytes(b"abc")
     real = open(path, "rb")
@@ -199,7 +199,7 @@ def test_what_reads_otherwise_than_its_file_is_read(tmp_path, how):
 
 
 def test_a_closed_file(tmp_path, caplog):
-    """A file that the app has closed already is the app's error."""
+    """A file closed already by the app is the app's error."""
     path = tmp_path / "x"
     path.write_bytes(b"abc")
     with open(path, "rb") as file:
@@ -209,7 +209,7 @@ def test_a_closed_file(tmp_path, caplog):
 
 
 def test_a_file_wrapper_is_an_iterable():
-    """PEP 3333: what is returned must also work for who only iterates it."""
+    """PEP 3333: the result must also work for a server that only iterates it."""
     file = io.BytesIO(b"abcde")
     wrapper = FileWrapper(file, 2)
     assert list(wrapper) == [b"ab", b"cd", b"e"]
@@ -220,7 +220,7 @@ def test_a_file_wrapper_is_an_iterable():
 
 
 def test_a_subclass_of_file_wrapper_is_iterated(file):
-    """A subclass may change what comes out: it is not ours to send past it."""
+    """A subclass may change the octets: it is not ours to send past it."""
 
     class Upper(FileWrapper):
         def __iter__(self):
@@ -231,7 +231,7 @@ def test_a_subclass_of_file_wrapper_is_iterated(file):
 
 @pytest.mark.parametrize("end", [b"", "", None, 0])
 def test_what_ends_a_file(end):
-    """PEP 3333: anything false that read() returns ends it."""
+    """PEP 3333: any false value of read() ends it."""
     pieces = [b"a", b"b", end]
     file = types.SimpleNamespace(read=lambda size: pieces.pop(0))
     assert list(FileWrapper(file)) == [b"a", b"b"]

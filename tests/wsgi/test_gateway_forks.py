@@ -1,4 +1,4 @@
-"""A child that the app has forked leaves where it would come back to us."""
+"""A forked child of the app leaves where it would come back to us."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ def test_a_child_that_returns(fork):
 
 
 def test_a_child_that_raises(fork):
-    """What it raises is handed on."""
     fork, left = fork
     exc = SystemExit(3)
 
@@ -43,7 +42,7 @@ def test_a_child_that_raises(fork):
 
 @pytest.mark.parametrize("when", ["first", "end", "raise", "close", "raise in close"])
 def test_a_child_within_an_iterable(fork, when):
-    """It leaves at the next piece, at the end, and behind close()."""
+    """The child leaves at the next piece, at the end, and behind close()."""
     fork, left = fork
     exc = ValueError("the child's")
 
@@ -90,7 +89,6 @@ def test_a_child_that_writes(fork):
 
 
 def test_a_child_with_a_server_of_its_own(fork):
-    """What a child serves by itself is its own."""
     fork, left = fork
     fork()
     reply = respond(lambda environ, start_response: start_response("200 OK", []) and [b"x"])

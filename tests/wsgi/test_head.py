@@ -1,4 +1,4 @@
-"""Status and fields as the app gives them: what is refused, what goes out, and what is known the second time."""
+"""The app's status and fields: refusals, sent octets, and heads known the second time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aserve.core.exchange import HTTP_1_0, SCGI_STATUS_FIELD
 from aserve.wsgi import head as head_module
 from aserve.wsgi import response as response_module
 
-# What the app may not give
+# Forbidden values
 
 REFUSED = [
     (b"200 OK", [], "status must be str, not bytes"),
@@ -70,7 +70,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("status", "headers", "text"), REFUSED, ids=lambda value: repr(value)[:40])
 def test_what_an_app_may_not_give(status, headers, text):
-    """PEP 3333: the error says what was wrong, and nothing of it goes out; the second time, too."""
+    """PEP 3333: the error tells the fault, and nothing of it goes out; the second time, too."""
     for _ in range(2):
         made, exchange = new()
         with pytest.raises(AppError, match=text):
@@ -124,7 +124,7 @@ class Lies(str):
 @pytest.mark.parametrize("send", ["start_response", "early_hints"])
 @pytest.mark.parametrize("at", ["name", "value", "status"])
 def test_a_subclass_of_str_is_str(at, send):
-    """What goes out is the characters that are there, which are checked, and not what a subclass says of them."""
+    """The sent characters are the checked ones, and not a subclass's claims."""
 
     def head(text):
         made, exchange = start(headers=[("X-Known", "1")])  # a name that has been checked
@@ -150,7 +150,7 @@ def test_a_subclass_of_str_is_str(at, send):
 
 @pytest.mark.parametrize("headers", [((TEXT),), ([*TEXT],), iter([TEXT])])
 def test_other_iterables_of_pairs_are_taken(headers):
-    """Lenient: what can be read as pairs is."""
+    """Lenient: readable pairs are taken."""
     made, _ = new()
     made.start_response("200 OK", headers)
     assert fields_of(made.complete(b""))["Content-Type"] == "text/plain"
@@ -175,7 +175,7 @@ def test_other_iterables_of_pairs_are_taken(headers):
     ],
 )
 def test_early_hints_are_checked(headers, text):
-    """What may not stand in a head may not stand in a hint; nothing of it goes out."""
+    """Values forbidden in a head are forbidden in a hint; nothing of it goes out."""
     for form in (None, HTTP_1_0):
         made, exchange = new(form=form)
         with pytest.raises(AppError, match=text):
@@ -202,7 +202,7 @@ def test_caches_are_bounded():
             cache.update(entries)
 
 
-# Heads that are known
+# Known heads
 
 
 @pytest.fixture
@@ -232,7 +232,7 @@ def whole_response(status, headers, body=b"x", form=None):
     ],
 )
 def test_a_known_head_makes_the_same_response(known_heads, status, headers):
-    """The first response with a head, and those that find it."""
+    """The first response with a head, and later ones that find it."""
     first = whole_response(status, headers)
     assert len(known_heads) == 1
     assert whole_response(status, list(headers)) == first
@@ -262,7 +262,7 @@ def test_the_length_declared_is_that_of_each(known_heads):
     ids=lambda headers: type(headers).__name__,
 )
 def test_heads_that_are_not_kept(known_heads, headers):
-    """Secrets, what hardly comes twice, what is large, and what is no key of a dictionary."""
+    """Secrets, rare heads, large ones, and heads that are no key of a dictionary."""
     assert b"\r\nServer: " in whole_response("200 OK", headers)
     assert known_heads == {}
 
@@ -277,7 +277,7 @@ def test_an_interim_status_is_refused(known_heads, status):
 
 
 def test_a_refused_head_is_refused_again(known_heads):
-    """Only what has passed the checks is known."""
+    """Only checked heads are known."""
     for _ in range(2):
         for headers in ([("A", "1\n")], [("Connection", "x")], [("A", 1)], [("A",)], [("Content-Length", "x")]):
             with pytest.raises(AppError):

@@ -15,7 +15,7 @@ from aserve.wsgi.response import CommonFields
 
 
 def seen_by_app(vars, field_name=None):
-    """Return the names that the app sees of two such requests; see that the responses tell what is in the field of that name."""
+    """Return the app's names of two such requests; check that the responses tell the field of that name."""
     seen = []
 
     def app(environ, start_response):
@@ -40,13 +40,12 @@ LINE = "REQUEST_METHOD\0GET\0REQUEST_URI\0/\0PATH_INFO\0/\0QUERY_STRING\0\0SERVE
 
 
 def test_one_that_was_sent():
-    """It stays."""
     assert seen_by_app(f"{LINE}\0HTTP_X_REQUEST_ID\0abc") == ["abc", "abc"]
 
 
 @pytest.mark.parametrize("end", ["", "\0HTTP_X_REQUEST_ID\0abc"])
 def test_a_value_that_is_called_so(end):
-    """It is no name: neither does the request go without one, nor is the next field told as one."""
+    """Such a value is no name: neither does the request go without one, nor is the next field told as one."""
     query = LINE.replace("QUERY_STRING\0", "QUERY_STRING\0HTTP_X_REQUEST_ID")
     for vars in (query, f"{query}\0HTTP_A\0HTTP_X_REQUEST_ID\0HTTP_B\0b"):
         seen = seen_by_app(f"{vars}{end}", "X-Id")
@@ -55,14 +54,13 @@ def test_a_value_that_is_called_so(end):
 
 @pytest.mark.parametrize("vars", [LINE, f"{LINE}\0HTTP_HOST\0a"])
 def test_one_of_ours(vars):
-    """It is new with each request."""
     first, second = seen_by_app(vars)
     assert first != second and re.fullmatch("[0-9a-f]{32}", first)
 
 
 @pytest.mark.parametrize("end", ["", "\0HTTP_HOST\0a"])
 def test_who_gets_the_response_is_told(end):
-    """The field has the name that came, or ours; whatever could be more than a name is not told."""
+    """The field has the received name, or ours; anything that could be more than a name is not told."""
     assert seen_by_app(f"{LINE}\0HTTP_X_REQUEST_ID\0abc{end}", "X-Id") == ["abc", "abc"]
     assert len(seen_by_app(LINE, "X-Id")[0]) == 32
     for sent in ("a" * 129, "a b", "a\r\nB: c"):  # the last: by a front server

@@ -1,4 +1,4 @@
-"""The response: what the app gave, checked, and framed as its client can read it."""
+"""The response: the app's values, checked, and framed for its client."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from aserve.wsgi.response import LARGE_BODY_BYTES, CommonFields, error_response
     ],
 )
 def test_a_whole_body(kind, headers, fields):
-    """A body that is known whole gets its length; the connection's fate is said where it must be."""
+    """A whole body gets its length; the connection's fate is told where needed."""
     made, exchange = start(headers=headers, **kind)
     octets = made.complete(b"hello")
     assert parse(octets) == ("HTTP/1.1 200 OK", fields, b"hello")
@@ -39,7 +39,7 @@ def test_a_whole_body(kind, headers, fields):
 
 
 def test_fields_keep_their_order_and_spelling():
-    """What the app gave goes out as it is: order, case, repeats, octets (RFC 9110 5.3)."""
+    """The app's fields go out unchanged: order, case, repeats, octets (RFC 9110 5.3)."""
     headers = [("set-COOKIE", "a"), ("X", ""), ("Set-Cookie", "b\xe9\t "), ("x", " 1")]
     octets = start(headers=headers)[0].complete(b"")
     assert parse(octets)[1][:4] == headers
@@ -65,7 +65,7 @@ def test_a_large_body_is_not_copied(count):
 
 @pytest.mark.parametrize("count", [3, LARGE_BODY_BYTES])
 def test_a_body_longer_than_declared_is_cut(count, caplog):
-    """What goes over the app's Content-Length would be taken for the next response."""
+    """Octets beyond the app's Content-Length would be taken for the next response."""
     made, _ = start(headers=[("Content-Length", "2")])
     octets = made.complete(b"x" * count)
     assert parse(octets)[1:] == ([("Content-Length", "2")], b"xx") and made.sent_bytes == 2
@@ -73,7 +73,7 @@ def test_a_body_longer_than_declared_is_cut(count, caplog):
 
 
 def test_a_body_shorter_than_declared_is_not_complete():
-    """Too short a body must be streamed, so that the client can see that it is cut short."""
+    """Too short a body must be streamed, so that the client can see the cut."""
     made, _ = start(headers=[("Content-Length", "6")])
     assert made.complete(b"hello") is None and not made.head_is_out
 
@@ -146,7 +146,7 @@ def test_a_stream_that_ends_early_is_truncated(chunks):
 
 
 def test_an_empty_stream_of_declared_length_is_truncated():
-    """Without any chunk the head goes out, so that the client sees what was promised."""
+    """Without any chunk the head goes out, so that the client sees the promise."""
     made, exchange = start(headers=[("Content-Length", "3")])
     with pytest.raises(ResponseTruncated, match="after 0 of 3"):
         made.finish()
@@ -164,19 +164,18 @@ def test_head_of_a_body_that_would_be_short():
     [("text", "str"), (None, "NoneType"), (5, "int"), (bytearray(b"x"), "bytearray"), ("", "str")],
 )
 def test_chunks_must_be_bytes(chunk, kind):
-    """PEP 3333 "Unicode Issues": the body is made of bytes; the error names what came."""
+    """PEP 3333 "Unicode Issues": the body is made of bytes; the error names the wrong type."""
     with pytest.raises(AppError, match=f"must be made of bytes, not {kind}"):
         start()[0].encode(chunk)
 
 
 def test_a_subclass_of_bytes_is_bytes():
-    """What is bytes may be framed as bytes."""
     kind = type("Bytes", (bytes,), {})
     assert start()[0].encode(kind(b"ab")).endswith(b"\r\n\r\n2\r\nab\r\n")
 
 
 def test_encode_before_start_response():
-    """PEP 3333: start_response comes before the first chunk that is not empty."""
+    """PEP 3333: start_response comes before the first non-empty chunk."""
     for call in (lambda made: made.encode(b"x"), lambda made: made.encode(b""), lambda made: made.finish()):
         with pytest.raises(AppError, match="before it called start_response"):
             call(new()[0])
@@ -204,7 +203,7 @@ def test_encode_before_start_response():
     ],
 )
 @pytest.mark.parametrize("form", [None, HTTP_1_0])
-def test_no_body(status, is_head, headers, whole, in_pieces, form):
+def test_no_body_where_none_may_be(status, is_head, headers, whole, in_pieces, form):
     """No octet of a body goes out, no coding is announced, and the length is the one allowed."""
     for length, send in (
         (whole, lambda made: made.complete(b"hello")),
@@ -219,7 +218,7 @@ def test_no_body(status, is_head, headers, whole, in_pieces, form):
 
 
 def test_head_of_an_empty_body_says_no_length():
-    """An app that gives HEAD no body has not told the length of the GET's."""
+    """An app without a body for HEAD has not told the length of the GET's."""
     assert "Content-Length" not in fields_of(start(is_head=True)[0].complete(b""))
 
 
@@ -261,7 +260,7 @@ def test_no_server_field():
 
 
 def test_the_date_is_now(monkeypatch):
-    """The Date field is an IMF-fixdate, and moves only when it is refreshed."""
+    """The Date field is an IMF-fixdate, and moves only when refreshed."""
     now = 1_800_000_000
     monkeypatch.setattr(time, "time", lambda: now)
     common_fields = CommonFields("s")
@@ -329,7 +328,7 @@ def test_exc_info_raises_when_the_head_is_out():
 
 
 def test_write_sends_at_once():
-    """What is written is on its way when write() returns; framed, behind the head."""
+    """Octets of write() are on their way at its return; framed, behind the head."""
     made, exchange = new()
     write = made.start_response("200 OK", [])
     write(b"")
@@ -381,7 +380,7 @@ def test_write_to_a_client_that_has_left():
 LINK = ("Link", "</a>; rel=preload")
 
 
-def test_early_hints():
+def test_early_hints_go_out_at_once():
     """A 103 response goes out at once, as often as the app likes; the final one follows."""
     made, exchange = new()
     made.early_hints([LINK])
@@ -403,7 +402,7 @@ def test_early_hints_to_http_1_0():
 
 @pytest.mark.parametrize("is_complete", [True, False])
 def test_a_live_body_that_is_not_read(is_complete):
-    """RFC 9112 9.6: a response before the end of its request's body says that the connection closes."""
+    """RFC 9112 9.6: a response before the end of its request's body announces the close."""
     made, exchange = start()
     exchange.body = LiveBody(10, is_chunked=False)
     if is_complete:
@@ -454,7 +453,7 @@ def test_early_hints_too_late():
     ],
 )
 def test_the_head_of_a_file(status, headers, kind, size, count, length):
-    """A file has a known length, so it needs no chunks; what was declared is what is sent."""
+    """A file has a known length, so it needs no chunks; the declared length is sent."""
     made, exchange = start(status, headers, **kind)
     head, found = made.build_file_head(size)
     assert found == count
@@ -467,7 +466,7 @@ def test_the_head_of_a_file(status, headers, kind, size, count, length):
 
 
 def test_the_head_of_a_file_before_start_response():
-    """An app that has not started gets its error from the general way."""
+    """An app without a start gets its error from the general way."""
     assert new()[0].build_file_head(9) == (b"", -1)
 
 
@@ -484,8 +483,7 @@ def test_the_head_of_a_file_before_start_response():
         (HTTP_1_0, False, True, "close"),
     ],
 )
-def test_error_response(form, keep_alive, is_head, connection):
-    """An error of ours is a whole response in plain text; HEAD gets the head of it."""
+def test_an_error_response_is_whole(form, keep_alive, is_head, connection):
     _, exchange = new(form=form, keep_alive=keep_alive, is_head=is_head)
     line, fields, rest = parse(error_response(500, "no \u20ac", exchange, CommonFields("s")))
     body = b"500 Internal Server Error: no ?\n"
@@ -497,7 +495,7 @@ def test_error_response(form, keep_alive, is_head, connection):
 
 
 def test_error_response_without_an_exchange():
-    """RFC 9112 9.6: of a request that could not be read, nothing is known; the connection closes."""
+    """RFC 9112 9.6: of an unreadable request nothing is known; the connection closes."""
     line, fields, rest = parse(error_response(408, "late", None, CommonFields("")))
     assert line == "HTTP/1.1 408 Request Timeout" and dict(fields)["Connection"] == "close"
     assert rest == b"408 Request Timeout: late\n"
@@ -523,7 +521,7 @@ def test_error_response_to_a_refusal():
     ],
 )
 def test_whose_fault_an_error_is(status, has_app_failed, fault):
-    """RFC 9209: an error of ours says so in Proxy-Status, if it is to be there."""
+    """RFC 9209: an error of ours has Proxy-Status, if wanted."""
     _, exchange = new()
     exchange.has_app_failed = has_app_failed
     told = error_response(status, "late", exchange, CommonFields("s", "web1"))
@@ -532,7 +530,6 @@ def test_whose_fault_an_error_is(status, has_app_failed, fault):
 
 
 def test_the_fault_of_what_could_not_be_read():
-    """It is the client's."""
     told = error_response(408, "late", None, CommonFields("", "web1"))
     assert fields_of(told)["Proxy-Status"] == "web1; error=http_request_error"
 
@@ -541,7 +538,6 @@ def test_the_fault_of_what_could_not_be_read():
     ("value", "is_one"),
     [("text/event-stream", True), ("text/event-stream; charset=utf-8", True), ("text/plain", False)],
 )
-def test_event_streams(value, is_one):
-    """Their type says so, in whichever case its name is."""
+def test_event_streams_are_known_by_type(value, is_one):
     made, _ = start(headers=[("content-TYPE", value)])
     assert made.is_event_stream is is_one

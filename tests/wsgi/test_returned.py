@@ -1,4 +1,4 @@
-"""What an app has returned that is no iterable of bytes: the log says what to return, whatever stands in front of the app."""
+"""An app's result that is no iterable of bytes: the log advises, whatever stands in front of the app."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def stream():
 
 
 class Response:
-    """What frameworks return: called with environ and start_response."""
+    """The usual result of frameworks: called with environ and start_response."""
 
     def __call__(self, environ, start_response):
         return []
@@ -43,7 +43,7 @@ NOT_BYTES = [(b"Hello", "returns [body]"), ("Hello", "encode it"), ([None], "not
 
 @pytest.mark.parametrize(("make", "told"), first_on_pypy(WRONG))
 def test_what_cannot_be_iterated(make, told, caplog):
-    """It is the app's fault: a 500, and a line that names the app and the remedy, without frames of the server; nothing warns."""
+    """Such a result is the app's fault: a 500, and a line with the app and the remedy, without frames of the server; nothing warns."""
     exchange = new_exchange()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -58,7 +58,7 @@ def test_what_cannot_be_iterated(make, told, caplog):
 @pytest.mark.parametrize("make", first_on_pypy([make for make, _ in WRONG]))
 @pytest.mark.parametrize("wrapper", first_on_pypy([Compressing, XSendfile]))
 def test_behind_a_layer(make, wrapper, caplog):
-    """What stands in front of the app hides nothing of it; the same before start_response."""
+    """A layer in front of the app hides nothing of it; the same before start_response."""
     for app in (serving(make()), lambda environ, start_response: make()):
         caplog.clear()
         (octets,) = respond(wrapper(app, Config(x_sendfile="/srv", compress=True)))
@@ -69,7 +69,7 @@ def test_behind_a_layer(make, wrapper, caplog):
 
 @pytest.mark.parametrize(("body", "told"), NOT_BYTES)
 def test_what_is_not_made_of_bytes(body, told, caplog):
-    """Bytes are made of integers, a str of strs: the line says what to return."""
+    """Bytes are made of integers, a str of strs: the line tells the right result."""
     (octets,) = respond(serving(body))
     assert octets.startswith(b"HTTP/1.1 500 ")
     (record,) = caplog.records
@@ -78,14 +78,14 @@ def test_what_is_not_made_of_bytes(body, told, caplog):
 
 
 def test_a_type_error_of_the_apps_own(caplog):
-    """What an iterable raises by itself is told as it is, with its traceback."""
+    """An iterable's own exception is told unchanged, with its traceback."""
     error = TypeError("mine")
     list(respond(serving(Closing(error=error))))
     assert caplog.records[0].exc_info[1] is error
 
 
 def test_what_can_be_iterated():
-    """Iterables stay what they are, those without __iter__ as well; their own TypeError passes."""
+    """Iterables stay the same, those without __iter__ as well; their own TypeError passes."""
 
     class Old:
         def __getitem__(self, place):

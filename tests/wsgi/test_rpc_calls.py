@@ -1,4 +1,4 @@
-"""uwsgi packets that call a function: its reply, no reply where there is no such function, and a request that is none."""
+"""uwsgi packets that call a function: its reply, no reply for an unknown function, and ordinary requests."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def answer(*words):
 @pytest.mark.parametrize(
     ("words", "reply"), [((b"join", b"a", b"b"), b"\xad\x03\x00\x00a|b"), ((b"other",), b""), ((), None)]
 )
-def test_packets(words, reply):
-    """A packet gets its function's reply, or no octet; what is no packet goes to the app."""
+def test_packets_get_their_functions_reply(words, reply):
+    """A packet gets its function's reply, or no octet; another packet goes to the app."""
     assert answer(*words) == reply
 
 
 def test_a_child_of_a_function(fork):
-    """A process that a function has forked, and that returns, leaves."""
+    """A process forked by a function leaves at its return."""
     rpc.register("fork", lambda: fork[0]() or b"x")
     with pytest.raises(Left):
         answer(b"fork")

@@ -15,7 +15,7 @@ from aserve.wsgi.timing import Timing
 
 
 def test_the_time_of_the_beginning():
-    """The app runs after it; what it answers is passed on."""
+    """The app runs after it; the answer is passed on."""
     called_at = []
 
     def app(environ, start_response):

@@ -1,4 +1,4 @@
-"""What stands in front of an app."""
+"""Layers in front of an app."""
 
 from __future__ import annotations
 
@@ -29,13 +29,11 @@ def test_names():
     [([], True), ((), True), (iter([]), False), (FileWrapper(io.BytesIO()), False)],
     ids=["list", "tuple", "iterator", "pieces"],
 )
-def test_inert(iterable, expected):
-    """Lists run no code of the app's; what reads a stream of the app's does."""
+def test_inert_lists_run_no_code_of_the_app(iterable, expected):
     assert is_inert(iterable) is expected
 
 
-def test_a_file(tmp_path):
-    """The event loop sends it."""
+def test_a_file_is_sent_by_the_event_loop(tmp_path):
     (tmp_path / "file").write_bytes(b"abc")
     with open(tmp_path / "file", "rb", buffering=0) as file:
         assert is_inert(FileWrapper(file))
