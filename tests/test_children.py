@@ -147,7 +147,7 @@ def test_a_child_that_does_not_begin(tmp_path):
     assert "RuntimeError: it has not begun" in done.stderr
 
 
-def test_last_reports(tmp_path):
+def test_last_reports_are_told_at_the_end(tmp_path):
     """What a child has sent is told, though it has ended and its pipe is open elsewhere; also where that ends the run."""
     told = []
     hook = types.SimpleNamespace(
@@ -178,8 +178,8 @@ def test_last_reports(tmp_path):
 
 
 @pytest.mark.parametrize(("children", "count"), [(1, 0), (1, 3), (4, 2), (3, 10)])
-def test_shares(children, count, tmp_path):
-    """Each test is taken once, whichever child is quick; a child that has none left takes half of the largest share."""
+def test_shares_give_each_test_once(children, count, tmp_path):
+    """A child with none left takes half of the largest share."""
     with (tmp_path / "lock").open("wb") as lock:
         shares = Shares(children, count, lock)
         taken = [shares.take(0) for _ in range(count)]

@@ -61,8 +61,7 @@ class Outline(html.parser.HTMLParser):
             assert self.open.pop() == tag
 
 
-def test_page():
-    """The page shows what serves it, and that nothing else is needed."""
+def test_page_shows_its_server_and_needs_nothing():
     status, headers, body = request(REMOTE_ADDR="192.0.2.1", REMOTE_PORT="99", QUERY_STRING="a=b")
     assert status == "200 OK"
     assert headers["Content-Type"] == "text/html; charset=utf-8"
@@ -125,22 +124,20 @@ def test_everything_is_escaped(name):
         ({"HTTP_X": "\udcff"}, "\\udcff"),
     ],
 )
-def test_facts(environ, shown):
-    """Each fact has a form for when it is missing."""
+def test_facts_have_a_form_when_missing(environ, shown):
     assert shown in request(**environ)[2].decode()
 
 
 @pytest.mark.parametrize(("loaded", "shown"), [(True, "<b>uvloop</b>"), (False, "<b>asyncio</b>")])
-def test_loop(monkeypatch, loaded, shown):
-    """The loop is the one that this process has loaded."""
+def test_loop_shown_is_the_one_loaded(monkeypatch, loaded, shown):
     monkeypatch.delitem(sys.modules, "uvloop", raising=False)
     if loaded:
         monkeypatch.setitem(sys.modules, "uvloop", object())
     assert shown in request()[2].decode()
 
 
-def test_environ_json():
-    """The environ, sorted; what JSON cannot say as its repr."""
+def test_environ_json_is_sorted():
+    """A value unknown to JSON is shown by repr."""
     status, headers, body = request(path="/environ.json", QUERY_STRING="q")
     found = json.loads(body)
     assert (status, headers["Content-Type"]) == ("200 OK", "application/json")
@@ -151,8 +148,8 @@ def test_environ_json():
 
 
 @pytest.mark.parametrize("size", [0, 1, 65536, 200_000])
-def test_echo(size):
-    """The body comes back, octet for octet, but never as a page."""
+def test_echo_returns_the_body_unchanged(size):
+    """The body comes back, but never as a page."""
     body = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
     status, headers, received = request("POST", "/echo", body, CONTENT_TYPE="text/html")
     assert (status, received) == ("200 OK", body)

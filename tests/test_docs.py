@@ -64,8 +64,7 @@ def links_of(page: pathlib.Path) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links(page):
-    """Each link leads to a file that is there, and to a heading of it."""
+def test_links_lead_to_files_and_headings(page):
     for target, anchor in links_of(page):
         path = page.parent / target if target else page
         assert path.is_file(), target  # a folder is a page on GitHub, and nothing on the site
@@ -106,7 +105,7 @@ def test_each_page_is_in_the_menu():
     assert ours == {(index.parent / f"{name}.md").resolve() for name in pages}
 
 
-def test_titles():
+def test_titles_stand_for_file_names():
     """A link that shows a file's name shows a title on the site; other links stay."""
     text = "see [files.md](files.md#several-apps), [tls.md](https://tls.example/x), [all](settings.md)"
     assert conf().show_titles(text) == text.replace("[files.md]", "[]")
@@ -143,7 +142,7 @@ def test_how_messages_name_a_page():
     assert {name for row in UWSGI_NAMES.values() for name in re.findall(r"\(([\w-]+)\.md", row.text)} <= pages
 
 
-def test_menu():
+def test_menu_has_sections_and_words_of_links():
     """A section's title stands above its documents, of which each has the words of its link."""
     assert menu_of("# T\n\n[a](b.md)\n\n## One\n\n- [x, y](z.md): t\n- [u](../V.md)\n") == ["z", "../V"]
 
@@ -237,8 +236,8 @@ CHECKS = {
 @pytest.mark.parametrize(
     "page", [*SITE_PAGES, *(ROOT / name for name in OTHERS)], ids=lambda page: str(page.relative_to(ROOT))
 )
-def test_blocks(page):
-    """Each block that says what it is, is that: flags exist, values are accepted, Python and TOML can be read."""
+def test_blocks_are_what_they_say(page):
+    """Flags exist, values are accepted, Python and TOML can be read."""
     text = page.read_text()
     blocks = BLOCK.findall(text)
     assert len(blocks) == len(re.findall(r"^ *```\w+$", text, re.M))
@@ -260,8 +259,7 @@ def test_flags_in_prose(page):
         assert {*re.findall(r"(?<!\S)--[a-z][\w-]*", ours)} <= FLAGS, command
 
 
-def test_subcommands():
-    """What harness/commands.py takes for no server is none."""
+def test_subcommands_are_no_servers():
     assert {*SUBCOMMANDS} == {*OWN, *commands()}
 
 
@@ -327,8 +325,8 @@ def names_of(text: str) -> set[str]:
     return found - {"aserve_saturation"}  # made of others, by a rule on the page
 
 
-def test_metrics():
-    """The page has every metric, and no other; its blocks of YAML, and the alerts to begin with, can be read."""
+def test_metrics_are_all_on_their_page():
+    """Blocks of YAML, and the alerts to begin with, can be read."""
     page, alerts = (ROOT / "docs/metrics.md").read_text(), (ROOT / "examples/prometheus/alerts.yml").read_text()
     assert names_of(page) == {*METRICS}
     assert names_of(alerts) <= {*METRICS}
@@ -344,8 +342,8 @@ def test_metrics():
         assert rule["expr"].count("(") == rule["expr"].count(")")
 
 
-def test_dashboard():
-    """Every metric that it asks for is there, its panels are apart, and its first are about saturation."""
+def test_dashboard_asks_for_known_metrics():
+    """Panels are apart; the first panels are about saturation."""
     board = json.loads((ROOT / "examples/grafana/aserve.json").read_text())
     names = {variable["name"] for variable in board["templating"]["list"]}
     ids, cells, asked = set(), set(), set()

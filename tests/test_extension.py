@@ -124,8 +124,7 @@ SERVER = new_context(slot=2)
 CONTEXT = ListenerContext("a listener", None, lambda connection: False)
 
 
-def test_nothing():
-    """What nobody has asked for costs no request a step."""
+def test_nothing_asked_costs_no_step():
     for extensions in (Extensions(), Extensions([Nothing(CONFIG)])):
         assert (
             extensions.wrap_app(apps.hello) is apps.hello and extensions.wrap_calls(apps.hello, CONTEXT) is apps.hello
@@ -139,8 +138,8 @@ def test_nothing():
         extensions.stop()
 
 
-def test_the_order():
-    """The first wraps those behind it, and its step is the first; one without a step for this listener has none."""
+def test_the_order_of_steps_is_of_extensions():
+    """The first wraps those behind; an extension without a step for this listener has none."""
     extensions = Extensions([Named("first"), Nothing(CONFIG), Named("second", is_late=True)])
     outer = extensions.wrap_app(apps.hello)
     assert (outer.name, outer.inner.name, outer.inner.inner) == ("first", "second", apps.hello)
@@ -156,13 +155,12 @@ def test_the_name_of_the_app():
     assert Extensions([Named("first")]).wrap_app(Wrapper(None, "")).__qualname__ == "Wrapper"
 
 
-def test_times():
-    """They are taken if one of them reads them."""
+def test_times_are_taken_if_read():
     assert Extensions([Nothing(CONFIG), Timed(CONFIG)]).wants_times
 
 
-def test_fields():
-    """They are those of all, in the order of the extensions."""
+def test_fields_are_those_of_all():
+    """The order is that of the extensions."""
 
     class Adding(Extension):
         def __init__(self, *names):
@@ -179,8 +177,8 @@ def test_fields():
     assert extensions.keeps_forwarded and not Extensions([first]).keeps_forwarded
 
 
-def test_protocols():
-    """They are those of all, asked for at each start: later ones are for other names."""
+def test_carriers_are_for_different_names():
+    """Without extensions there is no carrier."""
     asked = []
 
     class Adding(Extension):
@@ -191,6 +189,12 @@ def test_protocols():
             asked.extend(self.added)
             return self.added
 
+    assert Extensions([Nothing(None)]).carriers == {}
+    assert list(Extensions([Carrying("b"), Carrying("a")]).carriers) == ["b", "a"]
+
+
+def test_contexts_are_those_of_all():
+    """Without extensions there are none."""
     added = AddedProtocol("b", Wrapper, b"B"), AddedProtocol("a", Wrapper), AddedProtocol("c", new_context=Nothing)
     extensions = Extensions([Nothing(None), Adding(*added[:2]), Adding(added[2])])
     assert extensions.carriers == extensions.prefaces == extensions.contexts == {}
@@ -201,8 +205,7 @@ def test_protocols():
     assert asked == [*added, *added]
 
 
-def test_a_listener():
-    """It says whether its listener speaks HTTP."""
+def test_a_listener_says_its_protocol():
     for protocol, is_http in [("http", True), ("https", True), ("uwsgi", False), ("scgi", False)]:
         listener = types.SimpleNamespace(bind=types.SimpleNamespace(protocol=protocol))
         assert ListenerContext(listener, None, lambda connection: False).is_http is is_http
@@ -252,8 +255,8 @@ class Supervising(Extension):
         return Supervision()
 
 
-def test_a_supervisor():
-    """What they listen on is bound by all or by none; what the code before listened on for others is closed."""
+def test_a_supervisor_binds_all_or_none():
+    """Listeners left by the code before are closed."""
     first, second = Listener(), Listener()
     extensions = Extensions([Nothing(None), Supervising(first), Supervising(second)])
     assert extensions.bind() == [first, second]
@@ -265,8 +268,8 @@ def test_a_supervisor():
     assert second.is_closed
 
 
-def test_orders():
-    """They are obeyed by those that have started; what none knows is none's."""
+def test_orders_are_obeyed_by_the_started():
+    """An order unknown to all is obeyed by none."""
     one = Supervising()
     extensions = Extensions([one])
     extensions.obey("go")

@@ -267,8 +267,8 @@ def name_and_above(name: str) -> set[str]:
     return {".".join(parts[:end]) for end in range(len(parts))}
 
 
-def test_reserved_modules():
-    """asyncio, threading and _cparsers are known only where the plan says."""
+def test_reserved_modules_stay_where_planned():
+    """asyncio, threading and _cparsers are known only at the places of the plan."""
     for name, found in all_imports():
         where = f"{MODULES[name]}:{found.line} imports {found.name}"
         if found.is_ours and found.name == "_cparsers":

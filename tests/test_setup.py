@@ -47,7 +47,7 @@ def setup(monkeypatch):
         ("pypy", None, {}),
     ],
 )
-def test_limited_api(monkeypatch, setup, implementation, is_free_threaded, options):
+def test_limited_api_serves_every_cpython_with_a_gil(monkeypatch, setup, implementation, is_free_threaded, options):
     """Without the extension of CPython's own API one wheel serves every CPython with a GIL; the others have one each."""
     monkeypatch.setattr(sys.implementation, "name", implementation)
     monkeypatch.setattr(sysconfig, "get_config_var", {"Py_GIL_DISABLED": is_free_threaded}.get)
@@ -60,8 +60,7 @@ def test_limited_api(monkeypatch, setup, implementation, is_free_threaded, optio
     ("implementation", "is_free_threaded", "extensions"),
     [("cpython", 0, ["aserve._native"]), ("cpython", None, ["aserve._native"]), ("cpython", 1, []), ("pypy", None, [])],
 )
-def test_native(monkeypatch, setup, implementation, is_free_threaded, extensions):
-    """A build has it where it can be, and is then for one version of CPython."""
+def test_native_is_built_for_one_version(monkeypatch, setup, implementation, is_free_threaded, extensions):
     monkeypatch.setattr(sys.implementation, "name", implementation)
     monkeypatch.setattr(sysconfig, "get_config_var", {"Py_GIL_DISABLED": is_free_threaded}.get)
     monkeypatch.delenv("ASERVE_BUILD_NATIVE", raising=False)

@@ -20,8 +20,7 @@ def scale():
 
 
 @pytest.mark.long  # ten seconds of simulation
-def test_the_page(scale):
-    """Its tables are those that `make docs` would write."""
+def test_the_page_has_the_tables_of_make_docs(scale):
     page = (ROOT / "docs/scale.md").read_text()
     assert scale["build_page"](page) == page
 

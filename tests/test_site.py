@@ -110,8 +110,8 @@ def test_forty_questions_find_their_pages(site, tmp_path):
 
 @needs_chromium
 @pytest.mark.parametrize("width", [1280, 390])
-def test_a_page(site, tmp_path, width):
-    """The menu shows the section of the page and folds the others; no page is wider than the window; a flag keeps its hyphens."""
+def test_a_page_has_menu_width_and_hyphens(site, tmp_path, width):
+    """The menu shows the section of the page and folds the others; a flag keeps its hyphens."""
     with served(site) as address, browsing(tmp_path / "profile") as page:
         for name in ("docs/index", "docs/nginx", "docs/settings", "README"):
             page.show(f"{address}/{name}.html", width=width)

@@ -188,7 +188,7 @@ def test_every_flag_that_is_named_exists():
         (["--shared", "redis://host"], "--shared needs --shared-prefix where no APP is named"),
     ],
 )
-def test_mistakes(served, capsys, argv, text):
+def test_mistakes_are_one_line_and_status_2(served, capsys, argv, text):
     """A mistake is one line on standard error and exit status 2."""
     assert cli.main(argv) == 2
     assert served == []
@@ -213,7 +213,7 @@ def test_errors_of_the_server(served, capsys, monkeypatch, fault):
 # Logging
 
 
-def test_logging(served, capsys):
+def test_logging_begins_at_the_level_asked(served, capsys):
     """Time, level and message on standard error, from --log-level on."""
     cli.main(["--log-level", "warning", "hello"])
     logging.getLogger("aserve.server").info("not shown")
@@ -236,7 +236,7 @@ def test_logging_survives_the_apps(served, capsys, tmp_path):
 # The command itself, in a process of its own
 
 
-def test_process_check(tmp_path):
+def test_process_check_finds_an_app_of_the_folder(tmp_path):
     """The command finds an app in the current folder, though Python would not."""
     (tmp_path / "hello.py").write_text(APP)
     done = run("--check", "hello:app", cwd=tmp_path)
@@ -255,7 +255,7 @@ def test_process_check_as_the_user(tmp_path):
     assert done.returncode == 2 and done.stdout == "" and "hidden" in done.stderr
 
 
-def test_process_mistake():
+def test_process_mistake_is_one_line_and_status_2():
     """A mistake ends with status 2, one line and no traceback."""
     done = run(ASERVE_THREADS="x")
     assert (done.returncode, done.stdout) == (2, "")
@@ -263,13 +263,13 @@ def test_process_mistake():
     assert done.stderr.count("\n") == 1
 
 
-def test_process_version():
+def test_process_version_names_interpreter_and_version():
     """The version is said by the real command."""
     done = run("--version")
     assert done.returncode == 0 and done.stdout.startswith(f"aserve {banner.VERSION} on ")
 
 
-def test_a_program(served, tmp_path, monkeypatch):
+def test_a_program_is_run_with_its_words(served, tmp_path, monkeypatch):
     """`aserve python` runs it with what follows; the word may also be another's value."""
     monkeypatch.setattr(gunicorn_serving, "_begun", None)
     monkeypatch.setattr(sys, "argv", [])

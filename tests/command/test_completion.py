@@ -14,8 +14,8 @@ pytestmark = pytest.mark.long_on_pypy
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])
-def test_scripts(shell, capsys):
-    """A script has each flag, and the words that it takes."""
+def test_scripts_have_each_flag_and_its_words(shell, capsys):
+    """A script has each flag, and the words of the flag."""
     if shell not in pytest.importorskip("shtab").SUPPORTED_SHELLS:
         pytest.skip("this shtab is too old")
     assert cli.main(["--print-completion", shell]) == 0
@@ -25,7 +25,7 @@ def test_scripts(shell, capsys):
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-def test_bash_completes(capsys, tmp_path):
+def test_bash_completes_flags_words_paths_and_apps(capsys, tmp_path):
     """bash itself completes a flag, one of its words, a path, a subcommand, and an app of the current folder."""
     pytest.importorskip("shtab")
     cli.main(["--print-completion", "bash"])
@@ -53,8 +53,7 @@ def test_bash_completes(capsys, tmp_path):
         assert found in done.stdout.split(), (words, done)
 
 
-def test_without_shtab(monkeypatch, capsys):
-    """It is said how to get it."""
+def test_without_shtab_the_answer_names_the_package(monkeypatch, capsys):
     monkeypatch.setattr(completion_module, "find_spec", lambda name: None)
     assert cli.main(["--print-completion", "bash"]) == 2
     assert "pip install 'aserve-wsgi[completion]'" in capsys.readouterr().err

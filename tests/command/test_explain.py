@@ -14,8 +14,8 @@ pytestmark = pytest.mark.long_on_pypy
 
 
 @pytest.mark.parametrize("name", ["max-body", "--max-body", "ASERVE_MAX_BODY", "max_body_bytes"])
-def test_one_setting(name):
-    """By any of its names: what it does, is, and why; each way to write it."""
+def test_one_setting_is_explained_by_any_name(name):
+    """An explanation has meaning, value, reason, and each way to write the setting."""
     text = explain(name, {"max_body_bytes": "5M"}, {}, {}, "x.toml")
     assert text.startswith("--max-body SIZE (Limits)\n\nLargest request body; beyond it: 413.\n\n")
     assert "now:       5MiB, from --max-body\n" in text and "default:   1GiB. waitress's limit" in text
@@ -38,8 +38,7 @@ def test_where_it_is_from(given, environ, toml, source):
     assert f"now:       {source}\n" in explain("threads", given, environ, toml, "x.toml")
 
 
-def test_the_platform():
-    """What PORT says is no default of ours."""
+def test_the_platform_is_named_as_source():
     assert "0.0.0.0:80, from the platform" in explain("bind", {}, {"PORT": "80"}, {}, "")
 
 
@@ -79,7 +78,7 @@ def test_toml_is_read_again(tmp_path):
         assert Config.from_sources({}, {}, read_toml(str(file))) == Config(), line
 
 
-def test_split_name():
+def test_split_name_takes_explain_anywhere():
     """--explain NAME may stand anywhere among the flags of a server."""
     assert split_name(["a:b", "--explain", "threads", "-w", "2"]) == ("threads", ["a:b", "-w", "2"])
     assert split_name(["--explain=threads"]) == ("threads", [])
@@ -89,8 +88,7 @@ def test_split_name():
 
 
 @AS_IN_TABLE
-def test_the_command(capsys, monkeypatch, tmp_path):
-    """It reads the same sources as a server would."""
+def test_the_command_reads_all_sources_of_a_server(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nthreads = 7\n")
     assert cli.main(["config", "--explain", "threads"]) == 0

@@ -86,8 +86,8 @@ def test_what_is_said(tmp_path):
     assert "To serve" not in describe_found(str(tmp_path), "aserve")
 
 
-def test_the_command(tmp_path, monkeypatch, capsys):
-    """Without an APP it says what there is, and runs none of it; the exit status is 2."""
+def test_the_command_without_an_app_imports_nothing(tmp_path, monkeypatch, capsys):
+    """Without an APP the command lists the apps found, and ends with status 2."""
     monkeypatch.chdir(tmp_path)
     write(tmp_path, {"app.py": FLASK + "1/0"})
     before = set(sys.modules)

@@ -43,8 +43,7 @@ def test_what_was_given():
         ("--print-completion", "flag --print-completion has no value; give --print-completion NAME$"),
     ],
 )
-def test_mistakes(argument, said):
-    """Each says what to do."""
+def test_mistakes_are_answered_with_the_remedy(argument, said):
     with pytest.raises(ConfigError, match=said):
         parse_args(["a:b", argument])
 
@@ -69,8 +68,7 @@ def test_all_unknown_flags_at_once():
     ]
 
 
-def test_a_switch_of_another_server_hides_no_other_word():
-    """A flag that needs a value here, and a value with spaces, are told with all unknown flags."""
+def test_help_fits_the_terminal(monkeypatch):
     switches = [
         "--access-log",
         "--setenv",

@@ -17,8 +17,8 @@ def test_a_person_hands_nothing_down():
     assert take_handed_down(environ) == (None, None) and environ == {"HOME": "/"}
 
 
-def test_descriptors(tmp_path):
-    """What a variable names is there, and the variable is gone: the app's own processes do not see it."""
+def test_descriptors_are_taken_from_variables_once(tmp_path):
+    """A variable is removed once read: the app's own processes do not see the name."""
     fd = os.open(tmp_path, os.O_RDONLY)
     try:
         environ = {TRIAL_VARIABLE: str(fd), INHERITANCE_VARIABLE: str(fd)}

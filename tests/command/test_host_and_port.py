@@ -23,7 +23,7 @@ from aserve.settings import ConfigError
         ({"host": ""}, {}, ":8000"),
     ],
 )
-def test_the_bind(given, environ, bind):
+def test_the_bind_is_built_from_host_and_port(given, environ, bind):
     """A missing host is loopback, a missing port that of the platform; an address of IPv6 gets its brackets. A bind of this form is accepted."""
     take_host_and_port(given, environ)
     assert given == {"bind": [bind]}
@@ -47,8 +47,7 @@ def test_where_the_bind_is_from(given, flags):
         Config.from_sources(given, {}, {})
 
 
-def test_without_them():
-    """Nothing changes."""
+def test_without_host_and_port_nothing_changes():
     given = {"bind": [":1"], "threads": "2"}
     take_host_and_port(given, {"PORT": "8080"})
     assert given == {"bind": [":1"], "threads": "2"}

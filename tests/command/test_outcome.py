@@ -26,8 +26,8 @@ from aserve.settings import ConfigError
         (OSError(errno.EMFILE, os.strerror(errno.EMFILE)), 1, "aserve: error: too many open files: "),
     ],
 )
-def test_errors(monkeypatch, capsys, fault, status, said):
-    """Each is lines on standard error, and a status by whose fault it is."""
+def test_errors_are_lines_and_a_status(monkeypatch, capsys, fault, status, said):
+    """The status tells whose fault an error is."""
     ends = []
     monkeypatch.setattr(outcome.exits, "bound_exit", ends.append)
 
@@ -38,8 +38,8 @@ def test_errors(monkeypatch, capsys, fault, status, said):
     assert capsys.readouterr().err.startswith(said)
 
 
-def test_others(monkeypatch):
-    """A task that succeeds has a status of its own; a fault that is not ours is not hidden."""
+def test_others_keep_their_status_or_fault(monkeypatch):
+    """A task without error has a status; a foreign fault is not hidden."""
     monkeypatch.setattr(outcome.exits, "bound_exit", lambda status: None)
     assert outcome.status_of(lambda: 3) == 3
 

@@ -12,8 +12,8 @@ from aserve.features import Config
 from aserve.settings import ConfigError
 
 
-def test_uwsgis_file(served, capsys, monkeypatch, tmp_path):
-    """Its settings and its app are served, what has no effect is told; flags and a TOML file win over it."""
+def test_uwsgis_file_is_served_below_other_sources(served, capsys, monkeypatch, tmp_path):
+    """App and settings are served, settings without effect are told; flags and a TOML file win."""
     monkeypatch.setattr(sys, "meta_path", sys.meta_path[:])
     (tmp_path / "a.ini").write_text("[uwsgi]\nmodule = hello:app\nthreads = 3\nlisten = 7\nidle = 1\n")
     (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nbacklog = 9\n")
@@ -105,8 +105,7 @@ def test_the_platforms_port(served, monkeypatch, capsys):
     assert capsys.readouterr().err.count("no --bind, and PORT is 5000: listening on all IPv4 interfaces") == 1
 
 
-def test_environment(served, monkeypatch):
-    """ASERVE_ variables count, and flags win over them."""
+def test_environment_counts_below_the_flags(served, monkeypatch):
     monkeypatch.setenv("ASERVE_APP", "hello")
     monkeypatch.setenv("ASERVE_THREADS", "4")
     monkeypatch.setenv("ASERVE_BACKLOG", "4")
@@ -115,7 +114,7 @@ def test_environment(served, monkeypatch):
     assert (app.__module__, config.threads, config.backlog) == ("hello", 4, 5)
 
 
-def test_pyproject(served, tmp_path):
+def test_pyproject_of_the_folder_counts(served, tmp_path):
     """[tool.aserve] of the current folder's pyproject.toml counts, the app included."""
     (tmp_path / "pyproject.toml").write_text('[tool.aserve]\napp = "hello:app"\nthreads = 6\n')
     cli.main([])
@@ -124,8 +123,7 @@ def test_pyproject(served, tmp_path):
 
 
 @pytest.mark.parametrize("how", ["flag", "variable"])
-def test_config_file(served, tmp_path, monkeypatch, how):
-    """A named file replaces pyproject.toml."""
+def test_config_file_named_replaces_pyproject(served, tmp_path, monkeypatch, how):
     (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nthreads = 6\n")
     (tmp_path / "site.toml").write_text("backlog = 7\n")
     if how == "variable":

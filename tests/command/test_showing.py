@@ -24,8 +24,7 @@ def test_check_of_certificates(served, authority, capsys):
     assert "expired on" in err
 
 
-def test_check(served, capsys):
-    """--check says what would be served, and serves nothing."""
+def test_check_says_the_plan_and_serves_nothing(served, capsys):
     assert (
         cli.main(["--check", "hello:app", "--bind", ":1,[::1]:2,unix:/a,uwsgi://:3,fd:4,systemd:web", "--threads", "0"])
         == 0
@@ -113,7 +112,7 @@ def test_check_as_the_user(served, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("has_both", [True, False])
-def test_version(served, capsys, monkeypatch, tmp_path, has_both):
+def test_version_names_interpreter_loop_and_c(served, capsys, monkeypatch, tmp_path, has_both):
     """One line: our version, the interpreter's, the loop's; and whether C serves plain requests, where that is a question."""
     (tmp_path / "uvloop-0.99.dist-info").mkdir()
     (tmp_path / "uvloop_of_others-2.dist-info").mkdir()

@@ -29,8 +29,8 @@ def settings_of(text):
     return table
 
 
-def test_the_settings():
-    """As they are written, and with every proposal, they are accepted."""
+def test_the_settings_written_are_accepted():
+    """The settings are accepted as written, and with every proposal."""
     text = FILES.texts()["aserve.toml"]
     assert settings_of(text) == {"bind": ["127.0.0.1:8000"]}
     proposals = re.sub(r"^# ([a-z-]+ = )", r"\1", text, flags=re.M)

@@ -27,8 +27,8 @@ def test_apps_that_are_here(served, tmp_path, capsys):
     assert served == [] and "shop:app" in capsys.readouterr().err
 
 
-def test_a_trial(monkeypatch):
-    """The arguments are read in the trial, whose channel tells of their mistakes."""
+def test_a_trial_reads_the_arguments_itself(monkeypatch):
+    """The channel of the trial tells of mistakes in the arguments."""
     calls = []
     monkeypatch.setattr(as_child, "run_trial", lambda fd, read, load, enter: calls.append((fd, read)) or 5)
 

@@ -15,16 +15,14 @@ from aserve.features import commands
 pytestmark = pytest.mark.long_on_pypy
 
 
-def test_translating(served, capsys, tmp_path):
-    """`aserve translate` prints, and serves nothing."""
+def test_translating_prints_and_serves_nothing(served, capsys, tmp_path):
     (tmp_path / "a.ini").write_text("[uwsgi]\nthreads = 3\n")
     assert cli.main(["translate", "a.ini"]) == 0
     assert "\nthreads = 3\n" in capsys.readouterr().out
     assert served == []
 
 
-def test_beginning(served, capsys, tmp_path):
-    """`aserve init` writes files for the app in this folder, and serves nothing."""
+def test_beginning_writes_files_and_serves_nothing(served, capsys, tmp_path):
     (tmp_path / "app.py").write_text("def app(environ, start_response): pass\n")
     assert cli.main(["init"]) == 0
     assert "aserve.toml: written\n" in capsys.readouterr().out
@@ -32,8 +30,7 @@ def test_beginning(served, capsys, tmp_path):
     assert served == []
 
 
-def test_reading(served, capsys):
-    """`aserve docs` prints a page, and serves nothing."""
+def test_reading_prints_a_page_and_serves_nothing(served, capsys):
     assert cli.main(["docs", "workers"]) == 0
     assert capsys.readouterr().out.startswith("# Worker processes\n")
     assert served == []

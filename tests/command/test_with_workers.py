@@ -29,8 +29,8 @@ from aserve.settings import ConfigError
 CHANNEL = types.SimpleNamespace(detach=int)  # to no supervisor
 
 
-def test_workers(supervised, served, capsys, tmp_path):
-    """--workers: a supervisor runs, which can read the settings anew; the app is not imported."""
+def test_workers_leave_the_app_to_the_processes(supervised, served, capsys, tmp_path):
+    """--workers: a supervisor runs, and can read the settings anew; the app is not imported."""
     (tmp_path / "hello.py").write_text("raise ValueError\n")
     (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nthreads = 3\n")
     supervised.outcome = 5
@@ -101,7 +101,7 @@ def test_what_workers_share(supervised, monkeypatch):
     assert supervised.shared[3:] == ["auto", "forks"]
 
 
-def test_hooks(supervised, served, tmp_path, capsys):
+def test_hooks_run_in_supervisor_and_worker(supervised, served, tmp_path, capsys):
     """gunicorn's hooks are called beside the supervisor, and in the worker that a fork returns."""
     (tmp_path / "hello2.py").write_text("def application(environ, start_response):\n    pass\n")
     (tmp_path / "conf.py").write_text(
@@ -164,8 +164,8 @@ def test_memory_of_uwsgi(supervised, monkeypatch, capsys):
     assert closed == [listener]
 
 
-def test_metrics(supervised, served, monkeypatch, capsys):
-    """Their address is bound by the supervisor; where it cannot be, nothing is left listening."""
+def test_metrics_are_bound_by_the_supervisor(supervised, served, monkeypatch, capsys):
+    """Where the address of the metrics cannot be bound, nothing is left listening."""
     monkeypatch.setattr(with_workers, "bind_listeners", bind_listeners)
     bind = ["--bind", "127.0.0.1:0"]
     assert cli.main(["--workers", "4", "--metrics", "127.0.0.1:0", *bind]) == 0
@@ -237,8 +237,8 @@ def memory_file():
     return write
 
 
-def test_new_code(supervised, monkeypatch, memory_file):
-    """What code of before has left is taken, and named to nobody else; where it is not understood, settings are those of now."""
+def test_new_code_takes_what_the_old_left(supervised, monkeypatch, memory_file):
+    """Descriptors of the old code are named to nobody else; a message in an unknown form leaves the settings of now."""
     common = {
         "version": "0.0.1",
         "blocked": [],
@@ -256,8 +256,8 @@ def test_new_code(supervised, monkeypatch, memory_file):
         assert "ASERVE_INHERITANCE" not in command.environ and "ASERVE_INHERITANCE" not in os.environ
 
 
-def test_a_spooler(supervised, served, monkeypatch):
-    """It imports the app, begins as a worker does, and does the jobs of a folder."""
+def test_a_spooler_does_the_jobs_of_a_folder(supervised, served, monkeypatch):
+    """A spooler imports the app, and begins like a worker."""
     begun, done = [], []
     monkeypatch.setattr(hooks, "_functions", [lambda: begun.append(sys.modules["hello"])])
     monkeypatch.setattr(hooks, "_has_begun", False)

@@ -19,14 +19,13 @@ from aserve.contrib.becoming import become_aserve, words_of
         ("[::1]:80", [], ["--bind", "[::1]:80"]),
     ],
 )
-def test_words(bind, more, words):
+def test_words_of_runserver_become_ours(bind, more, words):
     """An address is one of runserver's: a port alone is on loopback."""
     assert words_of("a:b", False, bind, more) == ["-m", "aserve", "a:b", *words]
     assert words_of("a:b", True, bind, more) == ["-m", "aserve", "a:b", "--reload", *words]
 
 
-def test_become(monkeypatch):
-    """The process is replaced by the same Python."""
+def test_become_replaces_the_process(monkeypatch):
     executed = []
     monkeypatch.setattr(os, "execv", lambda *arguments: executed.append(arguments))
     become_aserve(["-m", "aserve"])

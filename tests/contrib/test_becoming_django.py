@@ -22,8 +22,8 @@ from aserve.contrib.django.management.commands import runaserve
         (["--", "--threads", "4"], ["--reload", "--threads", "4"]),
     ],
 )
-def test_the_command(monkeypatch, arguments, words):
-    """It takes what runserver takes, and flags of aserve behind --."""
+def test_the_command_takes_flags_of_both(monkeypatch, arguments, words):
+    """Flags of aserve stand behind --."""
     if not settings.configured:
         settings.configure()
     became = []

@@ -23,8 +23,8 @@ APP = "from flask import Flask\ndef create_app(name='x'):\n    return Flask(name
         (["aserve"], "load(None)", []),
     ],
 )
-def test_the_command(monkeypatch, tmp_path, words, spec, more):
-    """The app is named as flask has it; --debug reloads, unless it is said otherwise; other flags are ours."""
+def test_the_command_names_the_app_as_flask(monkeypatch, tmp_path, words, spec, more):
+    """--debug reloads, unless told otherwise; other flags are ours."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FLASK_DEBUG", "0")
     monkeypatch.setenv("FLASK_RUN_FROM_CLI", "false")  # flask sets it, and servers of later tests would inherit it
@@ -38,8 +38,8 @@ def test_the_command(monkeypatch, tmp_path, words, spec, more):
     assert became == [["-m", "aserve", f"aserve.contrib.flask:{spec}", *more]]
 
 
-def test_load(monkeypatch, tmp_path):
-    """The app is found as flask finds it; with --debug it stands behind Werkzeug's debugger."""
+def test_load_finds_the_app_as_flask(monkeypatch, tmp_path):
+    """With --debug the app stands behind Werkzeug's debugger."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FLASK_DEBUG", "0")
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aserve.core.page import PAGE_BYTES, WORD_BYTES, Field, Process, new_page
 
 
-def test_fields_fit():
+def test_fields_fit_without_sharing_words():
     """No two fields share a word, and all fit into a page."""
     assert len(set(Field)) == len(Field.__members__)
     assert max(Field) < PAGE_BYTES // WORD_BYTES

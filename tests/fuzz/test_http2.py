@@ -229,8 +229,8 @@ class Talk:
 
 
 @pytest.mark.timeout(SECONDS + 400)  # what is found is made small, which takes minutes
-def test_any_frames(hold):
-    """In pieces of any size, with time passing, and apps that run, between them."""
+def test_any_frames_leave_the_connection_sound(hold):
+    """Frames come in pieces of any size, with time passing, and apps running, between them."""
 
     def holds(history: list[Any], size: int, body: str) -> None:
         talk = Talk(body)

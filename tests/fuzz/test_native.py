@@ -31,8 +31,8 @@ def twins(tmp_path):
 
 @pytest.mark.timeout(SECONDS + 400)  # what is found is made small, which takes minutes
 @pytest.mark.provokes("")
-def test_no_difference(twins, capsys):
-    """Neither a client, nor the app, nor who reads the log can tell which way a request has gone."""
+def test_no_difference_between_c_and_python(twins, capsys):
+    """Neither a client, nor the app, nor a reader of the log can tell the way of a request."""
 
     def same(example):
         in_c, in_python = (twin.serve(*example) for twin in twins)
@@ -46,7 +46,7 @@ def test_no_difference(twins, capsys):
     if SECONDS:
         first = int(os.environ.get("FUZZ_SEED", "") or random.SystemRandom().getrandbits(32))
         with capsys.disabled():
-            print(f"\ntest_no_difference: FUZZ_SEED={first}")
+            print(f"\ntest_no_difference_between_c_and_python: FUZZ_SEED={first}")
     for number in itertools.count(first):
         seed(number)(options(given(examples)(same)))()
         if time.monotonic() >= end:

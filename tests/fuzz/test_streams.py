@@ -75,8 +75,8 @@ def cut(octets: bytes, sizes: list[int]) -> list[bytes]:
 @pytest.mark.long_on_pypy
 @fuzzed
 @pytest.mark.timeout(SECONDS + 400)  # what is found is made small, which takes minutes
-def test_exchanges(protocol, parser, hold):
-    """However a stream is cut, its exchanges are the same, with buffered bodies and with live ones."""
+def test_exchanges_are_the_same_however_cut(protocol, parser, hold):
+    """Buffered bodies and live ones make no difference."""
 
     def same(stream: Stream, sizes: list[int], is_live: bool) -> None:
         new = PROTOCOLS[protocol, parser](Limits(body_memory_bytes=4096, max_pipelined=MAX_PIPELINED, is_live=is_live))
@@ -115,7 +115,7 @@ def check_tail(stream: Stream, heard: Heard, is_closed: bool, is_live: bool) -> 
 
 @fuzzed
 @pytest.mark.timeout(SECONDS + 400)  # what is found is made small, which takes minutes
-def test_connections(protocol, parser, hold):
+def test_connections_stay_in_sync_or_close(protocol, parser, hold):
     """
     Whatever happens in whatever order: good requests are answered, then the connection is in sync or closed.
 

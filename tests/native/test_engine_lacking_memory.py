@@ -198,8 +198,8 @@ async def main():
         await refuse_all(server, gate, log, ("lazy_generator", 1, False), range(20, 50))
 
 
-def test_lacking_memory(native):
-    """The process lives, and so does its worker; no request stays behind, and the log tells why one was lost."""
+def test_lacking_memory_costs_one_request(native):
+    """Process and worker live; no request stays behind, and the log tells the reason of a lost one."""
     pytest.importorskip("_testcapi", reason="this interpreter comes without its own tests")
     # Not measured: what measures needs memory of its own.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}

@@ -116,7 +116,7 @@ def is_plain(base: dict[str, Any], request: Request) -> bool:
         st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 255) | st.none()), min_size=1, max_size=24
     ),
 )
-def test_any_requests(native, pool, order):
+def test_any_requests_have_the_same_environ(native, pool, order):
     """Requests in any order, of listeners and of clients with a base of their own, wherever the last section had its place."""
     native.forget()
     bases = [new_base(), new_base(scheme="https"), {**new_base(), "wsgi.url_scheme": "https"}]
@@ -130,8 +130,8 @@ def test_any_requests(native, pool, order):
 
 
 @pytest.mark.parametrize(("folder", "protocol"), [("http1", "http"), ("uwsgi", "uwsgi"), ("scgi", "scgi")])
-def test_the_corpus(native, folder, protocol):
-    """What the parsers make of each accepted message of the corpus, three times."""
+def test_the_corpus_has_the_same_environ(native, folder, protocol):
+    """Each accepted message of the corpus is parsed three times."""
     base, made_count = new_base(), 0
     for path in sorted((CORPUS / folder / "accept").glob("*.raw")):
         for exchange in PROTOCOLS[protocol, "c"](Limits())().receive(path.read_bytes()):

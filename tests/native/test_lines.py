@@ -113,8 +113,8 @@ def test_names_that_python_shows():
     assert {name for name in names if len(name) > 1} == PYTHONS_OWN
 
 
-def test_a_second():
-    """It is asked for once, and again when it is over, or the clock was put back."""
+def test_a_second_is_asked_for_once():
+    """The second is asked for again when over, or when the clock was put back."""
     asked, (pieces, is_json, of_start, on_second, names) = [], new_program("%(time) %(h)s", lambda: EPOCH)
     program = pieces, is_json, of_start, lambda at: (asked.append(at), on_second(at))[1], names
     end = ([("A", "b")], True, "", None, "", 200, 0, ANSWERED, 0.0, 0.0)

@@ -147,8 +147,8 @@ def test_more_sections_than_places(native):
     assert SECTIONS / 2 < len(kept) <= SECTIONS
 
 
-def test_forget(native):
-    """Afterwards nothing is kept, and the listener's base can go."""
+def test_forget_keeps_nothing(native):
+    """After `forget` the listener's base can go."""
     base = new_base()
     gone = weakref.ref(base)
     client = from_client(("HTTP_A", "of a client"))
@@ -184,8 +184,8 @@ def mixed(native, bases, count):
     native.forget()
 
 
-def test_nothing_leaks(native):
-    """After 10,000 requests of all kinds and `forget` there is as much memory in use as before, and as many objects."""
+def test_nothing_leaks_after_10000_requests(native):
+    """Memory in use and the number of objects are as before."""
     bases = [new_base(), new_base(scheme="https"), {**new_base()}]
     mixed(native, bases, 1000)
     tracemalloc.start()

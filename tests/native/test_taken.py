@@ -45,8 +45,7 @@ def id_by_twin(vars):
 
 @settings(EXAMPLES, max_examples=100)
 @given(LINES, st.lists(st.tuples(NAMES, VALUES), max_size=8))
-def test_any_fields(native, line, fields):
-    """Wherever they stand, and whatever values look like."""
+def test_any_fields_are_taken_as_by_the_twin(native, line, fields):
     vars = block([*line, *fields])
     assert left_by_native(native, vars) == left_by_twin(vars)
     others = [pair for pair in fields if pair[0] != "HTTP_X_REQUEST_ID"]

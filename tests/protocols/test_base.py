@@ -33,8 +33,7 @@ def test_a_result_code_becomes_a_refusal(code, status, clause):
 
 @pytest.mark.parametrize("is_chunked", [False, True])
 @pytest.mark.parametrize(("is_live", "kind"), [(False, BufferedBody), (True, LiveBody)])
-def test_new_body(is_live, kind, is_chunked):
-    """A new body is empty and of the kind that the configuration asks for."""
+def test_new_body_is_empty_and_of_its_kind(is_live, kind, is_chunked):
     body = base.new_body(base.Limits(is_live=is_live), is_chunked)
     assert type(body) is kind and body.is_live is is_live
     assert body.is_chunked is is_chunked and body.length == 0

@@ -30,8 +30,7 @@ def receive(parser, raw, step, **limits):
 
 @pytest.mark.parametrize("parser", PARSERS)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_the_corpus(path, parser):
-    """Each body is accepted with the content that its JSON says, or refused with its error."""
+def test_the_corpus_is_read_as_its_json_says(path, parser):
     expected = json.loads(path.with_suffix(".json").read_text())
     if {"max_extension_len", "max_trailer_len"} & expected.get("limits", {}).keys():
         return  # limits that no setting has: tests/cparsers/test_chunked.py

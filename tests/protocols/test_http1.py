@@ -67,14 +67,14 @@ def test_repeated_fields_are_kept_apart(new_http1):
         (b"1.0", b"Connection: Keep-Alive\r\n", HTTP_1_0, True),
     ],
 )
-def test_keep_alive(new_http1, version, field, form, keep_alive):
+def test_keep_alive_follows_version_and_field(new_http1, version, field, form, keep_alive):
     """RFC 9112 9.3: 1.1 stays open unless told to close, 1.0 only if asked to."""
     (exchange,) = new_http1().receive(b"GET / HTTP/" + version + b"\r\nHost: a\r\n" + field + b"\r\n")
     assert exchange.form is form and exchange.keep_alive is keep_alive
 
 
 @pytest.mark.parametrize(("method", "is_head"), [(b"HEAD", True), (b"GET", False), (b"head", False), (b"HEADS", False)])
-def test_head(new_http1, method, is_head):
+def test_head_alone_has_no_response_body(new_http1, method, is_head):
     """RFC 9110 9.1: methods are case-sensitive; HEAD alone has no body in its response."""
     exchanges = new_http1().receive(GET.replace(b"GET", method))
     assert [exchange.is_head for exchange in exchanges] == [is_head]
@@ -101,8 +101,7 @@ def test_head_with_a_body(new_http1):
         (CHUNKED_HEAD + b"a\r\n0123456789\r\n0\r\n\r\n", b"0123456789", True),
     ],
 )
-def test_bodies(new_http1, raw, body, is_chunked):
-    """A body comes de-framed, once, and complete."""
+def test_bodies_come_deframed_once_and_complete(new_http1, raw, body, is_chunked):
     (exchange,) = new_http1().receive(raw)
     assert body_of(exchange) == body and exchange.body.length == len(body)
     assert exchange.body.is_chunked is is_chunked
@@ -343,7 +342,7 @@ def test_where_it_stands(new_http1, raw, is_mid_message, is_mid_body):
 
 
 @pytest.mark.parametrize("raw", [b"", GET[:-1], POST[:-1], CHUNKED[:-1], EXPECT, GET])
-def test_receive_eof(new_http1, raw):
+def test_receive_eof_twice_completes_nothing(new_http1, raw):
     """The end may be told twice (a half-closed connection is lost later), and completes nothing."""
     protocol = new_http1()
     protocol.receive(raw)

@@ -49,7 +49,7 @@ REFUSED_BY_OURS = [
 
 
 @pytest.mark.parametrize(("status", "raw"), REFUSED, ids=lambda value: repr(value)[:60])
-def test_refusals(new_http1, status, raw):
+def test_refusals_are_the_last_exchange(new_http1, status, raw):
     """A client's fault is the last exchange, behind the good ones; nothing is parsed after it."""
     check_refusal(new_http1(), status, raw)
 

@@ -53,8 +53,7 @@ def vars_of(exchange):
         (400, b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked, chunked\r\n" + HOST),
     ],
 )
-def test_refusals(status, raw):
-    """What llhttp refuses, and what it leaves to us, is refused."""
+def test_refusals_are_of_llhttp_and_our_own(status, raw):
     (refused,) = receive(raw)
     assert refused.refusal.status == status and not refused.keep_alive
 
@@ -70,8 +69,7 @@ def test_refusals(status, raw):
         (b"GET /%41?%41 HTTP/1.1\r\n" + HOST, "/A", "%41", "a"),
     ],
 )
-def test_targets(raw, path, query, host):
-    """Targets mean what they mean to our own parser."""
+def test_targets_mean_the_same_as_in_our_parser(raw, path, query, host):
     (exchange,) = receive(raw)
     found = vars_of(exchange)
     assert (found["PATH_INFO"], found["QUERY_STRING"], found["HTTP_HOST"]) == (path, query, host)
@@ -90,7 +88,7 @@ def test_targets(raw, path, query, host):
         (400, GET[:-2] + b"Content-Type: a/b\r\ncontent-type: c/d\r\n\r\n", {}),  # RFC 9110 8.3
     ],
 )
-def test_more_refusals(status, raw, limits):
+def test_more_refusals_come_from_limits_and_codings(status, raw, limits):
     """Limits count method and version, too; codings are judged where llhttp does not."""
     (refused,) = receive(raw, **limits)
     assert refused.refusal.status == status
@@ -127,8 +125,8 @@ def test_octets_above_ascii_elsewhere_in_the_line(raw):
     assert refused.refusal.status == 400
 
 
-def test_names():
-    """Names come in CGI form; those that could alias, and Proxy, are dropped."""
+def test_names_are_in_cgi_form_without_aliases():
+    """Names come in CGI form; aliases, and Proxy, are dropped."""
     raw = GET[:-2] + b"A-B: 1\r\nA_B: 2\r\nProxy: 3\r\nContent-Type: x\r\n"
     (exchange,) = receive(raw + b"\r\n")
     found = vars_of(exchange)
@@ -234,8 +232,8 @@ def test_a_head_that_llhttp_ends_early():
         protocol.on_body(b"x")
 
 
-def test_the_corpus():
-    """Each head of the corpus is answered or refused as by our own parser, but for what llhttp decides."""
+def test_the_corpus_is_answered_as_by_our_parser():
+    """Each head of the corpus is answered or refused as by our own parser, but for the decisions of llhttp."""
     different = set()
     for path in sorted(CORPUS.glob("*/*.raw")):
         given = json.loads(path.with_suffix(".json").read_text()).get("limits", {})

@@ -71,7 +71,7 @@ def facts(exchanges):
     ]
 
 
-def test_a_request(kind):
+def test_a_request_is_the_last_of_its_connection(kind):
     """A request is an exchange from a front server, never chunked, and the last of its connection."""
     (exchange,) = kind.new().receive(kind.request())
     assert exchange.form is kind.form and not exchange.form.may_chunk and not exchange.form.may_inform
@@ -80,8 +80,8 @@ def test_a_request(kind):
     assert "PATH_INFO\0/p" in exchange.vars
 
 
-def test_the_body(kind):
-    """The body is as long as CONTENT_LENGTH says; the exchange comes when it is complete."""
+def test_the_body_is_as_long_as_content_length(kind):
+    """The exchange comes when the body is complete."""
     protocol = kind.new()
     assert protocol.receive(kind.request(b"hello", "POST")[:-1]) == []
     (exchange,) = protocol.receive(b"o")
@@ -106,8 +106,7 @@ def test_the_end_may_be_told(kind):
 
 
 @pytest.mark.parametrize("body", [b"", b"hello"])
-def test_splits(kind, body):
-    """However the octets come, the same exchange comes of them."""
+def test_splits_never_change_the_exchange(kind, body):
     raw = kind.request(body, "HEAD")
     whole = facts(kind.new().receive(raw))
     assert whole[0][4] is True
@@ -131,7 +130,7 @@ def test_splits(kind, body):
         ([("REQUEST_METHOD", "HEAD"), ("REQUEST_METHOD", "GET")], False),  # the last counts, as in the environ
     ],
 )
-def test_head(pairs, is_head):
+def test_head_is_known_wherever_it_stands(pairs, is_head):
     """RFC 9110 9.3.2: HEAD is known wherever it stands in the vars, and by nothing else."""
     assert is_head_request("\0".join(text for pair in pairs for text in pair)) is is_head
 

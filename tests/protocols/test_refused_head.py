@@ -35,7 +35,7 @@ def test_a_field_that_is_none():
         assert refused.method_and_target == "GET /a%20b?c=d"
 
 
-def test_pieces():
+def test_pieces_never_hide_the_request_line():
     """However the head comes, its request line is known to our own parser; while it comes, too, for a 408."""
     protocol = PROTOCOLS["http", "c"](Limits())()
     assert protocol.known is None
@@ -57,7 +57,7 @@ def test_a_limit_names_its_setting(new_http1):
         assert refused.refusal.status == status and f"; {setting} raises it" in str(refused.refusal)
 
 
-def test_head(new_http1):
+def test_head_is_refused_without_a_body(new_http1):
     """The refusal of a HEAD has no body (RFC 9110 9.3.2)."""
     (refused,) = new_http1().receive(b"HEAD / HTTP/1.1\r\n\r\n")
     assert refused.is_head
@@ -78,8 +78,8 @@ KNOWN = [
 
 
 @pytest.mark.parametrize(("octets", "known"), KNOWN)
-def test_known_request(octets, known):
-    """A line that is whole is known, however bad its escapes; anything else is not, and nothing that could forge a line of a log."""
+def test_known_request_is_only_a_whole_line(octets, known):
+    """A whole line is known, however bad the escapes; a line able to forge a line of a log is not."""
     request = known_request(octets)
     assert (request and request.method_and_target) == known
     request = known_request(b"xyz" + octets, 3)
@@ -98,8 +98,8 @@ LIKE = [
 
 
 @pytest.mark.parametrize(("octets", "status", "told"), LIKE)
-def test_another_protocol(octets, status, told):
-    """What is no HTTP/1.x is named, with what to do; behind a good request as well."""
+def test_another_protocol_is_named_with_the_remedy(octets, status, told):
+    """The answer is the same behind a good request."""
     for before in (b"", GET):
         refused = feed(PROTOCOLS["http", "c"](Limits())(), before + octets)[-1]
         assert refused.refusal.status == status and told in str(refused.refusal)

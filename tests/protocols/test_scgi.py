@@ -50,7 +50,7 @@ def test_the_example_of_the_specification():
     assert exchange.own_count == 3 and exchange.is_from_front and not exchange.keep_alive
 
 
-def test_the_vars():
+def test_the_vars_come_in_order_as_latin_1():
     """All vars are the exchange's, in their order, octets as latin-1, decoded by nobody."""
     pairs = [("PATH_INFO", "/%41"), ("HTTP_X", "\xc3\xa9"), ("custom", ""), ("UWSGI_FILE", "/tmp/x")]
     (exchange,) = new().receive(request(*pairs))
@@ -93,8 +93,7 @@ def test_other_protocols_are_told_so(raw):
         (request(length="+1"), "ontent"),  # SCGI 3
     ],
 )
-def test_strictness(raw, text):
-    """A head that the specification does not allow is refused, by its section."""
+def test_strictness_refuses_by_section(raw, text):
     protocol = new()
     check_refusal(protocol.receive(raw), 400, text)
     assert protocol.receive(request()) == [] and not protocol.is_mid_message
@@ -107,8 +106,7 @@ def test_strictness(raw, text):
         ({"max_fields": 1}, request(*[(f"A{number}", "") for number in range(64)]), "--max-fields"),
     ],
 )
-def test_limits(limits, raw, setting):
-    """What crosses a limit is refused with the name of the setting to raise."""
+def test_limits_are_refused_by_setting_name(limits, raw, setting):
     check_refusal(new(**limits).receive(raw), 431, setting)
 
 
@@ -121,8 +119,8 @@ def test_limits_are_reached():
 
 
 @pytest.mark.parametrize("name", [name for name, (path, _) in USUAL.items() if path.parent.name == "accept"])
-def test_corpus_accepted(name):
-    """Each request of the corpus means what stands beside it, whole and octet by octet."""
+def test_corpus_accepted_means_its_json(name):
+    """Each request of the corpus is read whole and octet by octet."""
     path, expected = USUAL[name]
     raw = path.read_bytes()
     for pieces in ([raw], [raw[index : index + 1] for index in range(len(raw))]):
@@ -136,8 +134,7 @@ def test_corpus_accepted(name):
 
 
 @pytest.mark.parametrize("name", [name for name, (path, _) in USUAL.items() if path.parent.name == "reject"])
-def test_corpus_rejected(name):
-    """Each bad request is answered with an error."""
+def test_corpus_rejected_is_answered_with_errors(name):
     exchanges = new().receive(USUAL[name][0].read_bytes())
     assert exchanges[0].refusal.status in (400, 431)
     check_refusal(exchanges, exchanges[0].refusal.status)

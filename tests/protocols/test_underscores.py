@@ -23,8 +23,8 @@ def limits(caplog):
 
 @pytest.mark.parametrize("parser", ["c", "httptools"])
 @pytest.mark.parametrize("body", [b"", b"Content-Length: 1\r\n"], ids=["plain", "with a body"])
-def test_said_once(limits, caplog, parser, body):
-    """The first is told by its name, with what to do; values and names without one are no reason."""
+def test_said_once_with_name_and_remedy(limits, caplog, parser, body):
+    """Only the first name is told; values, and names without an underscore, are no reason."""
     if parser == "httptools":
         pytest.importorskip("httptools")
     new = PROTOCOLS["http", parser](limits)

@@ -54,7 +54,7 @@ def check_silent(exchanges, status, *texts):
 # Requests
 
 
-def test_the_vars():
+def test_the_vars_come_in_order_with_repeats():
     """All vars are the exchange's, in their order, custom ones and repeats too, octets as latin-1."""
     pairs = [*GET, (b"HTTP_X", b"\xc3\xa9"), (b"custom", b"1"), (b"EMPTY", b""), (b"custom", b"2")]
     (exchange,) = new().receive(request(*pairs))
@@ -69,7 +69,7 @@ def test_nothing_is_decoded_twice():
     assert vars_of(exchange)[0] == ("PATH_INFO", "/%41")
 
 
-def test_the_mount():
+def test_the_mount_is_asked_by_modifier_30():
     """modifier1 30 asks that SCRIPT_NAME be taken off PATH_INFO."""
     (exchange,) = new().receive(request(*GET, modifier1=30))
     assert exchange.is_mounted and exchange.refusal is None and exchange.rpc is None
@@ -86,7 +86,7 @@ def test_modifier2_of_a_request():
 @pytest.mark.parametrize(
     ("value", "length"), [(b"", None), (b"0", None), (b"5", 5), (b"05", 5), (b"5 ", 5), (b"5,5", 5), (b"x", None)]
 )
-def test_the_length(value, length):
+def test_the_length_is_read_as_by_uwsgi(value, length):
     """nginx sends an empty CONTENT_LENGTH with a GET; leading digits count, as in uWSGI."""
     (exchange,) = new().receive(request(*GET, (b"CONTENT_LENGTH", value)) + b"hello")
     assert (exchange.body and exchange.body.length) == length
@@ -110,8 +110,8 @@ def test_a_request_without_vars():
 
 
 @pytest.mark.parametrize("name", [name for name, (path, _) in USUAL.items() if path.parent.name == "accept"])
-def test_corpus_accepted(name):
-    """Each packet of the corpus means what stands beside it, whole and octet by octet."""
+def test_corpus_accepted_means_its_json(name):
+    """Each packet of the corpus is read whole and octet by octet."""
     path, expected = USUAL[name]
     raw = path.read_bytes()
     modifier1, length = expected["modifier1"], expected["content_length"]
@@ -134,7 +134,7 @@ def test_corpus_accepted(name):
 
 
 @pytest.mark.parametrize("name", [name for name, (path, _) in USUAL.items() if path.parent.name == "reject"])
-def test_corpus_rejected(name):
+def test_corpus_rejected_is_one_refusal(name):
     """Each bad packet is one refusal, without an octet unless a client's request is too large; nothing is parsed behind it."""
     raw = USUAL[name][0].read_bytes()
     protocol = new()
@@ -151,7 +151,7 @@ def test_corpus_rejected(name):
 # Pings
 
 
-def test_ping():
+def test_ping_is_answered_by_the_loop():
     """The loop answers by itself, from what the server says of its health."""
     (exchange,) = new().receive(b"\x64\0\0\0")
     assert exchange.is_for_loop and exchange.refusal is None and not exchange.is_silent
@@ -165,7 +165,7 @@ def test_ping_with_data():
     assert exchange.ping is not None
 
 
-def test_encode_ping():
+def test_encode_ping_has_a_16_bit_length():
     """The length of the warning is 16 bits, little-endian."""
     assert encode_ping("x" * 300) == b"\x64\x2c\x01\x01" + b"x" * 300
     assert encode_ping("\u20ac") == b"\x64\1\0\1?"
@@ -174,8 +174,8 @@ def test_encode_ping():
 # Refusals
 
 
-def test_other_modifiers():
-    """Every other modifier is refused at its header; the line names it, what it means, and what is served."""
+def test_other_modifiers_are_refused_by_name():
+    """The line of the log names the modifier and its meaning, and the modifiers served."""
     for modifier1 in sorted({*range(256)} - {0, 30, 100, 173}):
         told = f"modifier1 {modifier1} ({MEANINGS.get(modifier1, 'unknown')})"
         raw = packet(b"\0" * 8, modifier1)
@@ -206,8 +206,7 @@ def test_tls_is_told_so():
     ],
 )
 @pytest.mark.parametrize("modifiers", [(0, 0), (30, 0), (173, 2)])
-def test_limits(limits, raw, setting, modifiers):
-    """A request that crosses a limit is answered, with the name of the setting to raise."""
+def test_limits_are_refused_by_setting_name(limits, raw, setting, modifiers):
     raw = bytes([modifiers[0]]) + raw[1:3] + bytes([modifiers[1]]) + raw[4:]
     (refused,) = new(**limits).receive(raw)
     assert refused.is_for_loop and not refused.is_silent and not refused.keep_alive and refused.form is UWSGI

@@ -76,8 +76,7 @@ def fault(**sent):
         "HTTP_X_REAL_IP",
     ],
 )
-def test_strip_forwarded(name):
-    """A field that only a proxy is believed is not among the vars."""
+def test_strip_forwarded_drops_proxy_fields(name):
     exchange = new_exchange(("A", "1"), (name, "x"), ("HTTP_B", name))
     strip_forwarded(exchange)
     assert exchange.vars == f"A\x001\x00HTTP_B\x00{name}"
@@ -93,8 +92,7 @@ def test_nothing_to_strip():
     assert (exchange.vars, exchange.forwarded) == (before, None)
 
 
-def test_a_mark():
-    """Where a mark is wanted, it says that such a field has come, and nothing else."""
+def test_a_mark_tells_of_a_dropped_field():
     take = marking(strip_forwarded)
     for name, expected in (("HTTP_VIA", "HTTP_VIA\0x"), ("HTTP_FORWARDED", f"\0{IS_FORWARDED}\0yes")):
         exchange = new_exchange((name, "x"))
@@ -102,7 +100,7 @@ def test_a_mark():
         assert exchange.vars == expected
 
 
-def test_repeated_fields():
+def test_repeated_fields_are_one_list():
     """RFC 9110 5.3: several lines are one list, in their order."""
     exchange = new_exchange(
         ("HTTP_X_FORWARDED_FOR", "1"), ("A", ""), ("HTTP_X_FORWARDED_FOR", "2"), ("HTTP_FORWARDED", "x")
@@ -112,7 +110,7 @@ def test_repeated_fields():
     assert exchange.vars == "A\0"
 
 
-def test_said_once(caplog):
+def test_said_once_with_the_remedy(caplog):
     """Where nobody is believed, the log says once what is missing, and how to have it."""
     caplog.set_level(logging.INFO, "aserve")
     take = StripForwarded("http://a:80")
@@ -124,8 +122,7 @@ def test_said_once(caplog):
     assert "http://a:80: X-Forwarded-For, X-Real-IP came" in caplog.text and "--trusted-proxies" in caplog.text
 
 
-def test_names():
-    """Names on the wire and in the environ."""
+def test_names_of_wire_and_environ_agree():
     for name in ("X-Forwarded-For", "X-Real-IP", "Forwarded"):
         assert field_name(cgi_name(name)) == field_name(cgi_name(name.lower())) == name
 
@@ -191,7 +188,7 @@ def test_a_malformed_address(value):
         ("_a.b-c_d:_e", ("", "")),
     ],
 )
-def test_nodes(text, node):
+def test_nodes_have_an_address_or_nothing(text, node):
     """RFC 7239 section 6: an address with or without a port, or nothing that tells who it is."""
     assert parse_node(text) == node
 
@@ -290,8 +287,7 @@ def test_x_forwarded_port():
         ("x_real_ip", "x"),
     ],
 )
-def test_malformed_fields(name, value):
-    """What a proxy cannot have meant is refused, by the field's name."""
+def test_malformed_fields_are_refused_by_name(name, value):
     assert fault(**{name: value}).startswith(field_name("HTTP_" + name.upper()) + ", as a proxy")
 
 
@@ -312,8 +308,7 @@ def test_only_what_is_named():
     assert found == (CLIENT, "", "", "", "", {"HTTP_X_FORWARDED_FOR": "203.0.113.7", "HTTP_X_FORWARDED_USER": "a, b"})
 
 
-def test_nothing_claimed():
-    """No named field, no claim."""
+def test_nothing_claimed_without_a_named_field():
     assert claims(forwarded="for=1.2.3.4") == (None, "", "", "", "", {})
 
 
@@ -328,8 +323,7 @@ def test_nothing_claimed():
         ("", ("", "")),
     ],
 )
-def test_split_host(host, parts):
-    """Name and port of a host."""
+def test_split_host_gives_name_and_port(host, parts):
     assert split_host(host) == parts
 
 
@@ -355,7 +349,7 @@ def test_split_host(host, parts):
         (" ", []),
     ],
 )
-def test_forwarded_elements(value, pairs):
+def test_forwarded_elements_respect_quotes(value, pairs):
     """RFC 7239 section 4: elements by commas, pairs by semicolons, both not within quotes."""
     assert [element.pairs for element in parse_forwarded(value)] == pairs
 
@@ -414,8 +408,7 @@ def test_a_forwarded_that_is_too_long():
         ("", 0, None, "", "", 0),
     ],
 )
-def test_forwarded(value, hops, client, scheme, host, kept):
-    """Read from the right as X-Forwarded-For is."""
+def test_forwarded_is_read_from_the_right(value, hops, client, scheme, host, kept):
     found = claims(["forwarded"], hops, forwarded=value, x_forwarded_for="garbage", x_forwarded_proto="garbage")
     assert (found.client, found.scheme, found.host) == (client, scheme, host)
     elements = [element.strip() for element in value.split(",")]
@@ -443,8 +436,8 @@ def test_forwarded_and_a_prefix():
     assert found.client == CLIENT and found.prefix == "/app"
 
 
-def test_kept_fields():
-    """Where an extension keeps them, the app has them as they came, and a mark of --reload sees them."""
+def test_kept_fields_reach_app_and_mark():
+    """Where an extension keeps the fields, the app has them unchanged, and a mark of --reload sees them."""
     exchange = new_exchange(("REQUEST_METHOD", "GET"), ("HTTP_X_FORWARDED_FOR", "1.2.3.4, 5.6.7.8"))
     vars = exchange.vars
     keep_forwarded(exchange)

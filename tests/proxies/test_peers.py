@@ -26,8 +26,8 @@ from aserve.proxies.peers import Credentials, Peers, credentials_of, pack, unpac
         (["unix"], [], ["10.0.0.1", ""]),
     ],
 )
-def test_addresses(items, inside, outside):
-    """An address is inside a network, or not; one of IPv4 also where IPv6 wraps it."""
+def test_addresses_are_inside_a_network_or_not(items, inside, outside):
+    """An address of IPv4 is also found where IPv6 wraps it."""
     peers = Peers(items)
     for _ in range(2):  # the second time from memory
         assert [peers.has_address(address) for address in inside] == [True] * len(inside)
@@ -35,8 +35,8 @@ def test_addresses(items, inside, outside):
     assert all(map(peers.has_peer, inside)) and not any(map(peers.has_peer, outside))
 
 
-def test_whoever_connects():
-    """A star is whoever connects to us, and nobody whom such a one names."""
+def test_whoever_connects_is_meant_by_a_star():
+    """A star means nobody named by a peer."""
     peers = Peers(["*"])
     assert peers.has_peer("203.0.113.7") and peers.has_every_unix and peers.has_unix_peer(None)
     assert not peers.has_address("203.0.113.7")
@@ -54,7 +54,7 @@ def test_whoever_connects():
         (["unix:uid=33", "unix"], True, False, True, True),
     ],
 )
-def test_unix_peers(items, everybody, needs, uid_33, gid_33):
+def test_unix_peers_are_everybody_or_an_account(items, everybody, needs, uid_33, gid_33):
     """Everybody at the other end of a unix socket, or who has an account's numbers."""
     peers = Peers(items)
     assert (peers.has_every_unix, peers.needs_credentials) == (everybody, needs)
@@ -77,7 +77,7 @@ def test_accounts_have_names():
 
 
 @pytest.mark.skipif(peers_module.SO_PEERCRED is None, reason="only Linux tells who is at the other end")
-def test_credentials():
+def test_credentials_come_from_the_kernel():
     """The kernel tells who is at the other end of a unix socket, and of no other."""
     ends = socket.socketpair()
     assert credentials_of(ends[0]) == (os.geteuid(), os.getegid())
@@ -107,7 +107,7 @@ def test_a_platform_that_does_not_tell(monkeypatch):
         ("\0", None),
     ],
 )
-def test_pack(text, shown):
+def test_pack_gives_an_address_one_text(text, shown):
     """An address has one text, and octets; what is none has neither."""
     packed = pack(text)
     assert (None if packed is None else unpack(packed)) == shown

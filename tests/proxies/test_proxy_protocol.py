@@ -136,8 +136,8 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_good_headers(name):
-    """What a header announces, and where it ends; what follows is not looked at."""
+def test_good_headers_are_read_to_their_end(name):
+    """The octets behind a header are not looked at."""
     raw, says = GOOD[name]
     expected = Header(len(raw), **says)
     assert parse_header(raw) == parse_header(raw + REQUEST) == parse_header(raw + raw) == expected
@@ -152,8 +152,7 @@ def test_every_prefix_waits(name):
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_headers(name):
-    """What is no header is refused, and says why."""
+def test_bad_headers_are_refused_with_the_reason(name):
     raw, reason = BAD[name]
     with pytest.raises(BadHeader, match=reason):
         parse_header(raw)
@@ -181,7 +180,7 @@ def test_a_second_checksum():
         parse_header(header)
 
 
-def test_crc32c():
+def test_crc32c_is_of_rfc_3720():
     """RFC 3720 appendix B.4, and the usual check value."""
     assert crc32c(b"123456789") == 0xE3069283
     assert crc32c(bytes(32)) == 0x8A9136AA

@@ -94,8 +94,8 @@ def shown(environ):
         ({"PREFIX": "/"}, "10.0.0.1 4711 http inside:8000 server 8000 -"),
     ],
 )
-def test_the_environ(fields, line):
-    """Client, scheme, host, port and mount point are those that the client knows."""
+def test_the_environ_is_as_the_client_knows(fields, line):
+    """Client, scheme, host, port and mount point are those known to the client."""
     environ = environ_of(*((f"HTTP_X_FORWARDED_{name}", value) for name, value in fields.items()))
     assert shown(environ) == line
     assert environ["PATH_INFO"] == "/a" and environ["QUERY_STRING"] == "b"
@@ -125,8 +125,8 @@ def test_behind_tls_of_our_own(proto, https):
     assert environ["wsgi.url_scheme"] == (proto or "https")
 
 
-def test_what_stays():
-    """Of the fields stay those that are believed, without what a client put before the proxies' words."""
+def test_believed_fields_alone_stay():
+    """The words of a client before those of the proxies are gone."""
     environ = environ_of(
         ("HTTP_X_FORWARDED_FOR", "1.2.3.4"),
         ("HTTP_X_FORWARDED_FOR", "203.0.113.7, 10.0.0.2"),
@@ -148,8 +148,7 @@ def test_what_stays():
     assert environ["REMOTE_ADDR"] == "203.0.113.7" and environ["wsgi.url_scheme"] == "https"
 
 
-def test_forwarded():
-    """RFC 7239 says it all at once."""
+def test_forwarded_says_all_at_once():
     trust = new_trust(forwarded_fields="forwarded")
     field = 'for=203.0.113.7;host="a.example:444";proto=https'
     environ = environ_of(("HTTP_FORWARDED", field), ("HTTP_X_FORWARDED_FOR", "1.2.3.4"), trust=trust)
@@ -157,8 +156,7 @@ def test_forwarded():
     assert environ["HTTP_FORWARDED"] == field and "HTTP_X_FORWARDED_FOR" not in environ
 
 
-def test_hops():
-    """With a number the client is found by counting."""
+def test_hops_are_counted_to_the_client():
     trust = new_trust(proxies="*", trusted_hops=2)
     field = ("HTTP_X_FORWARDED_FOR", "1.2.3.4, 203.0.113.7, 198.51.100.9")
     assert environ_of(field, trust=trust)["REMOTE_ADDR"] == "203.0.113.7"
@@ -200,8 +198,8 @@ SENT = [
     st.lists(st.sampled_from(SENT), min_size=1, max_size=6, unique_by=lambda pair: pair[0]),
     st.sampled_from(["inside:8000", "inside", "[::1]", "", None]),
 )
-def test_what_changes(fields, host):
-    """With what their words change, the environ without them is that of the exchange that they rewrite."""
+def test_changes_match_the_rewritten_exchange(fields, host):
+    """The environ changed by the proxies' words is the environ of the rewritten exchange."""
     trust = new_trust(proxies="10.0.0.0/8")
     exchange = new_exchange(*fields, host=host)
     changed = {**build_environ(exchange), **trust.changes(exchange), "wsgi.input": None, "wsgi.errors": None}

@@ -51,8 +51,7 @@ async def test_calls_that_no_packet_holds(name, arguments, error):
         ("unix:@abstract", "unix:@abstract"),
     ],
 )
-def test_addresses(address, bind):
-    """Each form is understood."""
+def test_addresses_of_each_form_are_understood(address, bind):
     assert str(rpc.parse_address(address)) == bind
 
 
@@ -60,8 +59,8 @@ def test_addresses(address, bind):
     "address",
     ["", "localhost", "localhost:x", "http:/x", "unix:", "a b:1", "gopher://a:1", "fd:3", "uwsgi://systemd:web"],
 )
-def test_bad_addresses(address):
-    """What is no address is one line, and both an RpcError and a ValueError."""
+def test_bad_addresses_are_one_line(address):
+    """The error is both an RpcError and a ValueError."""
     with pytest.raises(rpc.BadAddress) as caught:
         rpc.call_blocking(address, "f")
     assert isinstance(caught.value, ValueError) and "\n" not in str(caught.value)
@@ -143,8 +142,8 @@ CLIENTS = [pytest.param(call_async, id="asyncio"), pytest.param(rpc.call_blockin
         (b"\xad\x09\x00\x00hello a,b and more", b"hello a,b"),
     ],
 )
-def test_good_replies(answering, call, is_split, octets, result):
-    """Each form of reply gives its result, however it is split; what follows is not looked at."""
+def test_good_replies_give_the_result(answering, call, is_split, octets, result):
+    """A reply may be split anywhere; octets behind a reply are not looked at."""
     server = answering(octets, is_split=is_split)
     assert call(server.address, "hello", "a", b"b") == result
     server.close()
@@ -188,8 +187,8 @@ def test_over_a_unix_socket(answering, tmp_path, call):
         (b"\xad\x24\x00\x05\x0e\x00CONTENT_LENGTH\x12\x00" + b"9" * 18, rpc.ResultTooLarge, "more than the"),
     ],
 )
-def test_bad_replies(answering, call, octets, error, text):
-    """Each kind of bad reply has its error, one line that names server and function."""
+def test_bad_replies_have_their_error(answering, call, octets, error, text):
+    """The error is one line with the names of server and function."""
     server = answering(octets)
     with pytest.raises(error) as caught:
         call(server.address, "hello")
@@ -207,8 +206,7 @@ def test_a_result_over_the_callers_limit(answering, call):
 
 @pytest.mark.parametrize("call", CLIENTS)
 @pytest.mark.parametrize(("octets", "error"), [(b"", rpc.NoReply), (b"\xad\x09\x00\x00hel", rpc.MalformedReply)])
-def test_a_reset(answering, call, octets, error):
-    """A connection that is reset is an RpcError like one that is closed."""
+def test_a_reset_is_like_a_close(answering, call, octets, error):
     server = answering(octets, then="reset")
     with pytest.raises((error, rpc.NoReply)):  # a reset may destroy what came before it
         call(server.address, "hello")
@@ -273,8 +271,7 @@ def test_the_kernel_gives_up(monkeypatch, timeout):
 
 
 @pytest.mark.parametrize("call", CLIENTS)
-def test_nobody_listens(tmp_path, call):
-    """Where nobody listens, the error says so in the system's words."""
+def test_nobody_listens_in_the_systems_words(tmp_path, call):
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         address = "127.0.0.1:%d" % bound.getsockname()[1]
@@ -286,9 +283,7 @@ def test_nobody_listens(tmp_path, call):
         call("a..b:1", "hello")
 
 
-async def test_cancelling_closes(answering):
-    """A call that is cancelled closes its connection; nothing is left behind."""
-
+async def test_cancelling_closes_the_connection(answering):
     async def main(server):
         task = asyncio.ensure_future(rpc.call(server.address, "hello", timeout=None))
         assert await asyncio.get_running_loop().run_in_executor(None, server.is_called.wait, 30)

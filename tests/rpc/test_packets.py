@@ -7,8 +7,8 @@ import struct
 from aserve import rpc
 
 
-def test_encode_call():
-    """Name and arguments, as observed; text is sent as UTF-8, and whatever holds octets as it is."""
+def test_encode_call_has_name_and_arguments():
+    """Text is sent as UTF-8, octets unchanged."""
     assert rpc.encode_call("hello", ("a", b"b")) == b"\xad\x0d\x00\x00\x05\x00hello\x01\x00a\x01\x00b"
     packet = b"\xad\x0c\x00\x00\x01\x00f\x02\x00\xc3\xa9\x01\x00b\x00\x00"
     assert rpc.encode_call(b"f", ("é", memoryview(b"b"), bytearray())) == packet

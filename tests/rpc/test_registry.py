@@ -159,7 +159,7 @@ def test_a_child_of_a_function_that_raises(exc, status):
 # Replies: the octets were observed on uWSGI 2.0.30
 
 
-def test_reply_framed():
+def test_reply_framed_is_a_packet():
     """modifier2 0: a packet."""
     register_all()
     assert respond(0, b"hello", b"a", b"b") == b"\xad\x09\x00\x00hello a,b"
@@ -180,13 +180,13 @@ def test_reply_framed_long(count):
 
 
 @pytest.mark.parametrize("modifier2", [1, 3, 5, 255])
-def test_reply_raw(modifier2):
+def test_reply_raw_is_the_result(modifier2):
     """Any modifier2 but 0 and 2: the result as it is."""
     register_all()
     assert respond(modifier2, b"hello", b"a", b"b") == b"hello a,b"
 
 
-def test_reply_http():
+def test_reply_http_is_of_the_accepted_type():
     """modifier2 2: an HTTP response of the media type that the caller accepts."""
     register_all()
     assert respond(2, b"hello", b"x", b"y", accept="text/plain") == (
@@ -236,8 +236,7 @@ def test_reply_http_errors(items, status):
 
 @pytest.mark.parametrize("modifier2", [0, 1])
 @pytest.mark.parametrize("items", [[], [b"other"], [b"empty"], [b"fail"], [b"leave"], [b"text"], [b"nothing"]])
-def test_no_reply(modifier2, items):
-    """What gives no result gives no octet."""
+def test_no_reply_without_a_result(modifier2, items):
     register_all()
     assert respond(modifier2, *items) is None
 
@@ -263,7 +262,7 @@ def test_one_log_line(caplog, name, text):
     assert bool(record.exc_info) == ("raised" in message)
 
 
-def test_nothing_registered(caplog):
+def test_nothing_registered_refuses_every_call(caplog):
     """Without functions every call is refused with one line."""
     assert respond(0, b"hello") is None
     assert respond(2, b"hello").startswith(b"HTTP/1.1 404 ")

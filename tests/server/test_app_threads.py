@@ -26,8 +26,8 @@ def started(**settings):
 
 
 @pytest.mark.parametrize("count", [0, 2])
-async def test_most_apps(count):
-    """The app is called as it is, by as many threads as were asked for, or by the event loop's."""
+async def test_most_apps_are_called_as_they_are(count):
+    """As many threads call as were asked for, or the thread of the event loop."""
     threads = started(threads=count)
     assert threads.executor.is_inline is not bool(count) and threads.timed(app) is app
     threads.on_second()

@@ -18,8 +18,8 @@ def test_by_position_and_by_name():
     assert config_of(None, None, {}) == aserve.Config()
 
 
-def test_a_config():
-    """It stands for all settings, and beside it there are none."""
+def test_a_config_stands_for_all_settings():
+    """Beside a Config there are no settings."""
     config = aserve.Config(threads=4)
     assert config_of(config, None, {}) is config
     for threads, settings in ((3, {}), (None, {"backlog": 5})):
@@ -27,8 +27,8 @@ def test_a_config():
             config_of(config, threads, settings)
 
 
-def test_a_dict():
-    """It is answered with the two ways to give it; a table with an address is a bind."""
+def test_a_dict_is_answered_with_the_remedy():
+    """The answer has two ways to give the settings; a table with an address is a bind."""
     with pytest.raises(TypeError, match=r"as \*\*settings; or aserve.Config.from_sources"):
         config_of({"threads": 3}, None, {})
     assert config_of({"address": "127.0.0.1:0"}, None, {}).bind == ("127.0.0.1:0",)

@@ -52,8 +52,8 @@ def test_a_start_that_cannot_be():
         commons_of(trusted_proxies="unix:uid=nobody-of-this-name").load()
 
 
-def test_each_second(monkeypatch):
-    """The Date field moves, and certificates and budgets are looked at."""
+def test_each_second_the_date_moves(monkeypatch):
+    """Certificates and budgets are looked at, too."""
     commons, seen = commons_of(), []
     for name in ("fields", "tls_fields", "certificates", "budgets"):
         part = types.SimpleNamespace(on_second=lambda name=name: seen.append(name))

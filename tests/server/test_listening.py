@@ -48,8 +48,8 @@ async def end(listening, threads):
 
 @pytest.mark.parametrize("threads", [0, 2])
 @pytest.mark.parametrize("lane", ["auto", "off"])
-async def test_a_life(threads, lane):
-    """It serves from accept on; at the end every connection is closed, and nothing is bound."""
+async def test_a_life_ends_with_nothing_bound(threads, lane):
+    """A listener serves from accept on; at the end every connection is closed."""
     listening, workers = serving(threads=threads, lane=lane)
     (address,) = (listener.address for listener in listening.listeners)
     octets, reader, writer = await get(address, keep_alive=True)

@@ -235,8 +235,8 @@ def test_a_hangup_that_ends_nothing(handler, hangup, on_serving):
     assert seen == [handler]
 
 
-def test_run_serves(on_serving):
-    """What run() says it serves on can be fetched, by a client in another thread."""
+def test_run_serves_the_address_said(on_serving):
+    """A client in another thread can fetch from the address said."""
     bodies = []
 
     def fetch(message):
@@ -369,8 +369,7 @@ def test_the_kind_of_loop(monkeypatch):
         loop.close()
 
 
-def test_without_uvloop(monkeypatch):
-    """Where uvloop is missing, auto does without."""
+def test_without_uvloop_auto_takes_asyncio(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "uvloop", None)
     loop = running.new_loop("auto")
     assert isinstance(loop, asyncio.SelectorEventLoop)
@@ -409,8 +408,7 @@ def test_who_may_not_become_another(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == []
 
 
-def test_umask(on_serving):
-    """It is that of the whole process."""
+def test_umask_is_of_the_whole_process(on_serving):
     before = os.umask(0)
     os.umask(before)
     on_serving(terminate)

@@ -484,8 +484,8 @@ async def test_certificates_that_cannot_be_used():
 # The timer
 
 
-async def test_every_second(tmp_path, monkeypatch):
-    """Once a second: connections are looked at, the Date moves, the access log is written."""
+async def test_every_second_the_server_has_its_chores(tmp_path, monkeypatch):
+    """Connections are looked at, the Date moves, the access log is written."""
 
     async def main():
         loop = asyncio.get_running_loop()
@@ -531,8 +531,8 @@ async def test_a_fault_does_not_stop_the_timer(monkeypatch):
     await main()
 
 
-async def test_reopening_logs(tmp_path):
-    """The access log goes on in a new file; without one there is nothing to do."""
+async def test_reopening_logs_begins_a_new_file(tmp_path):
+    """Without an access log there is nothing to do."""
     server = Server(hello, bind=LOOPBACK, threads=0)
     server.reopen_logs()
     async with Server(hello, bind=LOOPBACK, threads=0, access_log=str(tmp_path / "log")) as server:

@@ -68,8 +68,8 @@ def service(tmp_path):
         each.close()
 
 
-def test_http(service):
-    """Plain HTTP: the app's gateway and the log as they are, and an environ of this listener."""
+def test_http_leaves_app_and_log_unwrapped(service):
+    """Plain HTTP has the app's gateway, and an environ of this listener."""
     found = service(threads=1)
     assert type(found.gateway) is Gateway and type(found.ends) is AccessLog
     assert isinstance(found.new_protocol(), HTTP1) and found.wrap is None and found.identify is None
@@ -85,16 +85,14 @@ def test_uwsgi_and_routes(service):
     assert before(service(route="^/cut rpcret cut")) == [Routes]
 
 
-def test_tls(service, localhost):
-    """An https bind wraps its connections, and says so in the environ."""
+def test_tls_wraps_connections_and_tells_the_environ(service, localhost):
     found = service("https://127.0.0.1:0", multiprocess=True, certificate=localhost.certificate, key=localhost.key)
     assert b"Strict-Transport-Security" in found.common_fields.octets
     assert found.wrap is not None and found.base_environ["HTTPS"] == "on"
     assert (found.base_environ["wsgi.multithread"], found.base_environ["wsgi.multiprocess"]) == (True, True)
 
 
-def test_trusted_proxies(service):
-    """Who is believed stands before the app and the log."""
+def test_trusted_proxies_stand_before_app_and_log(service):
     found = service(trusted_proxies="127.0.0.1")
     assert before(found) == [TrustedProxies] and isinstance(found.ends, TrustingLog)
 
@@ -129,15 +127,13 @@ def test_names_with_underscores(service, tmp_path, settings, believed):
         assert UnderscoreStep not in before(others)
 
 
-def test_times(service):
-    """Where something shows how long requests take, their time is noted before all else."""
+def test_times_are_noted_before_all_else(service):
     found = service(times_requests=True, trusted_proxies="127.0.0.1")
     assert before(found) == [Timing, TrustedProxies] and found.times_requests
     assert not service().times_requests
 
 
-def test_names(service):
-    """Where something shows requests by a name, they get one."""
+def test_names_are_given_where_shown(service):
     naming = Extension(Config())
     naming.wants = ["ids"]
     assert before(service(extensions=Extensions([naming]))) == [RequestId]

@@ -17,14 +17,11 @@ async def answer():
     return 42
 
 
-async def test_the_result():
-    """Without a cancellation it is as if awaited."""
+async def test_the_result_comes_as_if_awaited():
     assert await to_the_end(answer()) == 42
 
 
-async def test_an_exception():
-    """What it raises reaches the caller."""
-
+async def test_an_exception_reaches_the_caller():
     async def fail():
         raise ValueError("mine")
 

@@ -33,13 +33,12 @@ def steps():
         listener.close()
 
 
-def test_most_listeners(steps):
-    """They need none."""
+def test_most_listeners_need_no_steps(steps):
     assert steps() == []
 
 
-def test_each(steps):
-    """A step for each thing that is asked for, the times first; names also by the setting of their field."""
+def test_each_wish_adds_a_step(steps):
+    """The times come first; the setting of the field of names counts, too."""
     assert steps("127.0.0.1:0", True, True, trusted_proxies="127.0.0.1") == [Timing, RequestId, TrustedProxies]
     assert steps("uwsgi://127.0.0.1:0", True, True) == [Timing, RequestId, RPCCalls]
     assert steps(request_id_header="X-Request-ID") == [RequestId]

@@ -40,8 +40,7 @@ pytestmark = pytest.mark.long_on_pypy
         ("scgi://systemd:a\\x2db@c.socket", Bind("systemd", name="a\\x2db@c.socket", protocol="scgi")),
     ],
 )
-def test_bind_forms(text, bind):
-    """Each form is understood, and its str() gives it back."""
+def test_bind_forms_are_read_and_given_back(text, bind):
     assert parse_bind(text) == bind
     assert str(bind) == text
 
@@ -74,8 +73,8 @@ def test_bind_as_a_url(text, plain):
         ("https://systemd:web?key=/c", (("key", "/c"),), "https://systemd:web?key=/c"),
     ],
 )  # fmt: skip
-def test_bind_options(text, options, spec):
-    """An https bind may have settings of its own; `spec` has them, str() has not, and the spec is read back."""
+def test_bind_options_are_in_the_spec_alone(text, options, spec):
+    """An https bind may have settings; `spec` has them, str() has not, and the spec is read back."""
     bind = parse_bind(text)
     assert (bind.options, bind.spec) == (options, spec)
     assert str(bind) == spec.partition("?")[0]
@@ -84,7 +83,7 @@ def test_bind_options(text, options, spec):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="abstract sockets are Linux's")
 @pytest.mark.parametrize("text", ["unix:@app", "uwsgi://unix:@a/b:c"])
-def test_bind_abstract(text):
+def test_bind_abstract_is_no_file(text):
     """unix(7): an abstract socket is a name behind a NUL, and no file."""
     bind = parse_bind(text)
     assert bind.is_abstract and str(bind) == text
@@ -140,8 +139,7 @@ def test_bind_abstract_elsewhere(monkeypatch):
         ("unix:@", "only Linux" if sys.platform != "linux" else "needs the name"),
     ],
 )
-def test_bind_refusals(text, reason):
-    """What is not a bind says why."""
+def test_bind_refusals_say_the_reason(text, reason):
     assert reason in error_of(parse_bind, text)
 
 

@@ -32,8 +32,8 @@ def moment(text):
         ("0 0 */2 * 5", ["2026-03-13 00:00"], ["2026-03-20 00:00", "2026-03-15 00:00"]),
     ],
 )
-def test_times(fields, named, others):
-    """They name minutes; a day of the month or of the week will do, unless one begins with *."""
+def test_times_name_the_minutes_due(fields, named, others):
+    """A day of the month or of the week will do, unless one of both begins with *."""
     times = parse_times(fields)
     assert [text for text in named + others if times.names(moment(text))] == named
 

@@ -93,8 +93,8 @@ BY_NAME = {setting.name: setting for setting in SETTINGS}
         ("log_level", "DEBUG", "debug"),
     ],
 )
-def test_accepted_values(name, given, value):
-    """Text and native values mean the same, and have the type that the attribute promises."""
+def test_accepted_values_mean_the_same_as_text(name, given, value):
+    """Text and native values mean the same, and have the type of the attribute."""
     found = getattr(Config(**{name: given}), name)
     assert found == value
     assert type(found) is type(value)
@@ -204,8 +204,8 @@ def test_accepted_values(name, given, value):
         ("log_level", "loud", "'loud' is none of these"),
     ],
 )
-def test_refused_values(name, given, reason):
-    """The message names the setting, what was wrong and what is accepted."""
+def test_refused_values_are_told_with_the_accepted(name, given, reason):
+    """The message names the setting, the mistake and the accepted values."""
     text = error_of(Config, **{name: given})
     assert text.startswith(f"{name}: ")
     assert reason in text
@@ -240,8 +240,7 @@ def test_accepted_values_of_workers(name, given, value):
         (1 << 40, "1TiB"),
     ],
 )
-def test_show_bytes(count, text):
-    """A size is shown exactly, in a form that is read back."""
+def test_show_bytes_is_exact_and_read_back(count, text):
     assert show_bytes(count) == text
     assert Config(max_body_bytes=text).max_body_bytes == count
 
@@ -271,8 +270,7 @@ def test_tables_that_are_no_bind(table, reason):
         (["a.org=b", "c.org=d,e"], ("a.org=b", "c.org=d,e")),
     ],
 )
-def test_sni(value, parsed):
-    """Names and files, separated by commas or lines."""
+def test_sni_is_split_by_commas_or_lines(value, parsed):
     assert Config(sni=value).sni == parsed
 
 
@@ -285,8 +283,7 @@ def test_sni(value, parsed):
         ("münchen.example=b", ("xn--mnchen-3ya.example", "b", None)),
     ],
 )
-def test_split_sni(text, parts):
-    """Names are as TLS has them."""
+def test_split_sni_has_names_as_in_tls(text, parts):
     assert split_sni(text) == parts
 
 
@@ -307,12 +304,10 @@ def test_split_sni(text, parts):
         ("a.org=b,A.org=c", "a.org is named twice"),
     ],
 )
-def test_sni_refusals(value, reason):
-    """What is not of that form says why."""
+def test_sni_refusals_say_the_reason(value, reason):
     assert reason in error_of(Config, sni=value)
 
 
 @pytest.mark.parametrize("value", [3, "", "a b", "a\nb"])
-def test_ciphers_refusals(value):
-    """What cannot be a list of ciphers is refused before OpenSSL sees it."""
+def test_ciphers_refusals_come_before_openssl(value):
     assert "not a list of ciphers" in error_of(Config, ciphers=value)

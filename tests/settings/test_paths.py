@@ -26,15 +26,15 @@ from aserve.settings.paths import Base, whole, whole_by_name, whole_certificates
         (whole_certificates, "a.example=/c.pem:k.pem", "a.example=/c.pem:{}/k.pem"),
     ],
 )
-def test_forms(function, text, expected, tmp_path, monkeypatch):
-    """What is a path in it is one from the root on; the rest stays."""
+def test_forms_make_paths_absolute(function, text, expected, tmp_path, monkeypatch):
+    """Text beside the path stays."""
     monkeypatch.chdir(tmp_path)
     base = Base(StartFolder(str(tmp_path), is_said=True), is_left=True)
     assert function(text, base) == expected.format(os.getcwd())
 
 
-def test_by_name(tmp_path, monkeypatch):
-    """A link stays in the path, so that the file is another once the link leads elsewhere."""
+def test_by_name_a_link_stays_in_the_path(tmp_path, monkeypatch):
+    """The file is another once the link leads elsewhere."""
     (tmp_path / "one").mkdir()
     (tmp_path / "current").symlink_to("one")
     monkeypatch.chdir(tmp_path / "current")

@@ -23,8 +23,7 @@ from aserve.settings.peer import parse_peer
         ("*", "*"),
     ],
 )
-def test_items(text, shown):
-    """Each form is understood, and shown in a form that is read back."""
+def test_items_are_shown_in_a_readable_form(text, shown):
     assert str(parse_peer(text)) == shown
     assert parse_peer(shown) == parse_peer(text)
 
@@ -48,8 +47,7 @@ def test_items(text, shown):
         ("unix:uid=1 ", "unix:uid=33"),
     ],
 )
-def test_refusals(text, reason):
-    """What is no item says why."""
+def test_refusals_say_the_reason(text, reason):
     with pytest.raises(ValueError) as caught:
         parse_peer(text)
     assert reason in str(caught.value)

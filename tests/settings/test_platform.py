@@ -35,8 +35,8 @@ def number(monkeypatch):
         ({"WEB_CONCURRENCY": "4"}, "workers", ("WEB_CONCURRENCY", "4")),
     ],
 )
-def test_platform_settings(environ, name, value):
-    """Each variable, for one setting; systemd's sockets before PORT, and only if they are for this process."""
+def test_platform_settings_prefer_systemd_to_port(environ, name, value):
+    """The sockets of systemd count only if meant for this process."""
     said = platform_settings(environ).get(name)
     assert (said and said[:2]) == value
 
@@ -93,8 +93,7 @@ def test_services_of_kubernetes(environ, ignored):
         assert Config.from_sources({}, known, {}).threads == threads
 
 
-def test_notes():
-    """What it says is told in words."""
+def test_notes_tell_the_platform_in_words():
     notes = [said.note for said in platform_settings({"PORT": "5000", "WEB_CONCURRENCY": "4"}).values()]
     assert notes == [
         "no --bind, and PORT is 5000: listening on all IPv4 interfaces",

@@ -5,6 +5,5 @@ from __future__ import annotations
 from aserve.features import Config
 
 
-def test_a_table():
-    """A table of a TOML file says the same."""
+def test_a_table_says_the_same_as_text():
     assert Config(mount={"/a": "a:app", "/b": "b"}).mount == ("/a=a:app", "/b=b")

@@ -49,14 +49,13 @@ REFUSED = {
 }  # fmt: skip
 
 
-def test_rows():
-    """Each is tried here."""
+def test_rows_with_secrets_are_all_tried():
     assert {setting.name for setting in SETTINGS if setting.secret is not None} == {*ACCEPTED} == {*REFUSED}
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in ACCEPTED.items() for value in values])
-def test_accepted(name, value):
-    """No text of it has the secret: not that of the row, not the repr of all settings, not a command line."""
+def test_accepted_secrets_are_never_shown(name, value):
+    """Neither the text of the row, nor the repr of all settings, nor a command line has the secret."""
     (setting,) = [each for each in SETTINGS if each.name == name]
     config = Config(**{name: [value] if setting.is_list else value, "workers": 1, "preload": True})
     told = [setting.show(getattr(config, name)), str(setting.without_secrets(getattr(config, name))), repr(config)]
@@ -66,8 +65,7 @@ def test_accepted(name, value):
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in REFUSED.items() for value in values])
-def test_refused(name, value):
-    """The message says what is wrong, and not the secret."""
+def test_refused_values_keep_the_secret(name, value):
     with pytest.raises(ConfigError) as caught:
         Config.from_sources({}, {}, {name.replace("_", "-"): value, "workers": 1, "preload": True}, "x.toml")
     assert "in x.toml: " in str(caught.value) and "; accepted: " in str(caught.value)
@@ -120,8 +118,7 @@ def test_refused(name, value):
         (show_argument, "0 3 * * * a", "0 ..."),
     ],
 )
-def test_forms(show, text, shown):
-    """What is known to be no secret stays: it says which one it is."""
+def test_forms_without_secret_stay_readable(show, text, shown):
     assert show(text) == shown
 
 

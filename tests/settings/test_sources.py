@@ -16,8 +16,7 @@ def from_sources(argv=(), environ=(), toml=(), toml_name="site.toml"):
     return Config.from_sources(dict(argv), dict(environ), dict(toml), toml_name)
 
 
-def test_precedence():
-    """argv over environment over TOML over default."""
+def test_precedence_is_argv_environment_toml_default():
     toml = {"threads": 1, "backlog": 1, "max-fields": 1}
     environ = {"ASERVE_THREADS": "2", "ASERVE_BACKLOG": "2", "HOME": "/", "ASERV": "no"}
     found = from_sources({"threads": "3"}, environ, toml)
@@ -84,8 +83,7 @@ def test_the_source_is_named(sources, beginning):
         ),
     ],
 )
-def test_unknown_names(sources, text):
-    """A misspelt name is refused, with the nearest one."""
+def test_unknown_names_are_refused_with_the_nearest(sources, text):
     assert error_of(from_sources, **sources) == text
 
 
@@ -107,8 +105,8 @@ def test_names_of_the_command_are_no_mistake():
     assert from_sources(environ=environ, toml={"app": "a:b"}) == Config()
 
 
-def test_the_platform():
-    """What the platform says counts where no other source does, and is otherwise not even looked at."""
+def test_the_platform_counts_where_nothing_else_does():
+    """Where another source counts, the platform is not even looked at."""
     assert from_sources(environ={"PORT": "5000"}).bind == ("0.0.0.0:5000",)
     for source in ({"argv": {"bind": "a:1"}}, {"environ": {"ASERVE_BIND": "a:1"}}, {"toml": {"bind": "a:1"}}):
         environ = {"PORT": "tcp://10.0.0.1:80", **source.get("environ", {})}

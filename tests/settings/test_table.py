@@ -90,8 +90,7 @@ def test_proxies_must_be_named():
 
 
 @pytest.mark.parametrize(("setting", "package"), [("loop", "uvloop"), ("http_parser", "httptools")])
-def test_missing_package(monkeypatch, setting, package):
-    """A choice whose package is missing is refused when it is made, with what to do."""
+def test_missing_package_is_refused_with_the_remedy(monkeypatch, setting, package):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(sys.implementation, "name", "cpython")
     assert f"pip install {package}" in error_of(Config, **{setting: package})
@@ -100,8 +99,7 @@ def test_missing_package(monkeypatch, setting, package):
 
 
 @pytest.mark.parametrize(("setting", "package"), [("loop", "uvloop"), ("http_parser", "httptools")])
-def test_present_package(monkeypatch, setting, package):
-    """A choice whose package is there is taken."""
+def test_present_package_is_taken(monkeypatch, setting, package):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     assert getattr(Config(**{setting: package}), setting) == package
 
@@ -109,8 +107,7 @@ def test_present_package(monkeypatch, setting, package):
 # Config
 
 
-def test_defaults():
-    """The defaults are those that the documentation and the other modules rely on."""
+def test_defaults_are_as_documented():
     assert dataclasses.asdict(EngineSettings()) == {
         "bind": ("127.0.0.1:8000",),
         "threads": 32,
@@ -209,8 +206,8 @@ def tls_of(*binds, **settings):
     return [config.tls_settings(parse_bind(bind)) for bind in config.bind if bind.startswith("https:")]
 
 
-def test_tls_settings():
-    """The settings hold for all https binds; an option of a bind comes before them."""
+def test_tls_settings_hold_for_all_https_binds():
+    """An option of a bind comes before the settings."""
     one, two, three = tls_of(
         ":80",
         "https://:1",
@@ -278,8 +275,8 @@ def test_settings_page_is_up_to_date():
     assert shown == "see [a-b.md](a-b.md); `--cd` e, `--fg 3`, and `--hi -` or `--jk-l`"
 
 
-def test_reload_implies():
-    """The command has one worker with one thread, which nobody ends; what is said wins."""
+def test_reload_implies_one_worker_with_one_thread():
+    """Nobody ends the worker; a setting given wins."""
     config = Config.from_sources({"reload": "on"}, {}, {})
     assert (config.workers, config.threads, config.hang_warning_seconds, config.hang_timeout_seconds) == (1, 1, 0, 0)
     config = Config.from_sources({"reload": "on", "workers": "3"}, {"ASERVE_THREADS": "8"}, {"hang-timeout": 5})

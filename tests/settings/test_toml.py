@@ -8,8 +8,7 @@ from harness.refusals import error_of
 from aserve.settings import read_toml
 
 
-def test_read_toml(tmp_path):
-    """A settings file is a flat table."""
+def test_read_toml_takes_a_flat_table(tmp_path):
     path = tmp_path / "site.toml"
     path.write_text('threads = 3\nbind = [":1"]\n')
     assert read_toml(str(path)) == {"threads": 3, "bind": [":1"]}
@@ -23,8 +22,7 @@ def test_read_toml(tmp_path):
         ("", {}),
     ],
 )
-def test_read_pyproject(tmp_path, text, settings):
-    """Of a pyproject.toml only our own table counts."""
+def test_read_pyproject_takes_our_table_alone(tmp_path, text, settings):
     path = tmp_path / "pyproject.toml"
     path.write_text(text)
     assert read_toml(str(path)) == settings
@@ -41,8 +39,7 @@ def test_pyproject_with_something_else_there(tmp_path, text):
 @pytest.mark.parametrize(
     "octets", [b"threads = ", b"\xff\xfe = 1", b"a = " + b"[" * 100_000], ids=["cut", "octets", "deep"]
 )
-def test_not_toml(tmp_path, octets):
-    """A syntax error is one line that names the file."""
+def test_not_toml_is_one_line_with_the_file(tmp_path, octets):
     path = tmp_path / "site.toml"
     path.write_bytes(octets)
     assert error_of(read_toml, str(path)).startswith(f"{path} is not valid TOML: ")
@@ -87,8 +84,7 @@ def test_files_of_others(tmp_path, name, meant):
     assert meant in error_of(read_toml, str(path)) and ("; " in error_of(read_toml, str(path))) is bool(meant)
 
 
-def test_unreadable_toml(tmp_path):
-    """A file that is not there, or is a folder, is one line."""
+def test_unreadable_toml_is_one_line(tmp_path):
     missing = str(tmp_path / "none.toml")
     assert error_of(read_toml, missing) == (f"cannot read the settings file {missing}: No such file or directory")
     assert "Is a directory" in error_of(read_toml, str(tmp_path))

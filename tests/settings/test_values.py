@@ -43,8 +43,8 @@ def test_replace_checks_again(replace):
         ("nonsense_xyzzy", "`aserve docs settings` has all keywords"),
     ],
 )
-def test_unknown_keyword(name, meant):
-    """A misspelt keyword is a TypeError, as for any function, and the right one is named."""
+def test_unknown_keyword_names_the_right_one(name, meant):
+    """A misspelt keyword is a TypeError, as for any function."""
     with pytest.raises(TypeError) as caught:
         Config(**{name: 3})
     assert str(caught.value) == f"there is no setting {name!r}; {meant}"

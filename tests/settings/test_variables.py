@@ -13,8 +13,8 @@ SETTINGS = {
 }  # fmt: skip
 
 
-def test_values():
-    """They stand in texts, lists and tables; a default counts where the variable is not set. Other text stays as it is."""
+def test_values_stand_in_texts_lists_and_tables():
+    """A default counts where the variable is not set. Other text stays unchanged."""
     assert expand(SETTINGS, {"N": "4"}, "f.toml") == {
         "app": "a:b", "workers": "4", "bind": ["0.0.0.0:80", {"address": "h:81"}], "threads": 3, "env": ["A=4", "B=$N ${N} $(N)"],
     }  # fmt: skip

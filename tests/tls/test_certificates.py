@@ -86,8 +86,7 @@ def test_files_of_others(settings, tmp_path, monkeypatch, closed):
     assert (f"chmod o+x {folder}" if closed == "a folder" else f"chgrp GROUP {folder}/a.pem and chmod g+r") in text
 
 
-def test_missing_files(settings, tmp_path):
-    """A file that is not there is named, and what it was for."""
+def test_missing_files_are_named_with_their_use(settings, tmp_path):
     missing = str(tmp_path / "missing")
     assert error_of(settings._replace(certificate=missing)) == (
         f"cannot read the certificate {missing}: No such file or directory"
@@ -99,8 +98,7 @@ def test_missing_files(settings, tmp_path):
     assert "Is a directory" in error_of(settings._replace(key=str(tmp_path)))
 
 
-def test_not_pem(settings, localhost, tmp_path):
-    """A file without what it should hold is named."""
+def test_not_pem_is_refused_by_file(settings, localhost, tmp_path):
     text = tmp_path / "text"
     text.write_text("nothing\n")
     assert "no BEGIN CERTIFICATE" in error_of(settings._replace(certificate=str(text)))
@@ -111,8 +109,7 @@ def test_not_pem(settings, localhost, tmp_path):
     assert re.search(r"--client-ca .*text cannot be used: .*; it must be PEM", error_of(wrong))
 
 
-def test_damaged(settings, localhost, tmp_path):
-    """What looks like PEM and is not one of ours says so in OpenSSL's words."""
+def test_damaged_files_are_told_in_openssls_words(settings, localhost, tmp_path):
     (damaged := tmp_path / "damaged").write_text(localhost.certificate.read_text().replace("MII", "AAA", 1))
     assert re.search("damaged cannot be used: it or its key", error_of(settings._replace(certificate=str(damaged))))
 
@@ -125,15 +122,15 @@ def test_key_of_another(settings, authority):
 
 
 @pytest.mark.parametrize("command", [["ec", "-aes128"], ["pkey", "-aes128"]])
-def test_passphrase(settings, localhost, tmp_path, command):
-    """A key with a passphrase is refused; nobody is asked on the terminal."""
+def test_passphrase_of_a_key_is_refused(settings, localhost, tmp_path, command):
+    """Nobody is asked on the terminal."""
     locked = tmp_path / "locked.key"
     openssl(*command, "-passout", "pass:secret", "-in", localhost.key, "-out", locked)
     text = error_of(settings._replace(key=str(locked)))
     assert str(locked) in text and "passphrase" in text and "openssl pkey -in" in text
 
 
-def test_weak_key(settings, authority, tmp_path):
+def test_weak_key_of_1024_bits_is_refused(settings, authority, tmp_path):
     """Security level 2: an RSA key of 1024 bits is not taken, on any Python."""
     key = tmp_path / "weak.key"
     openssl("genrsa", "-out", key, 1024)
@@ -148,8 +145,8 @@ def test_ciphers_of_no_name(settings, ciphers):
     assert "no cipher suite" in error_of(settings._replace(ciphers=ciphers))
 
 
-def test_dates(settings, authority, caplog):
-    """A certificate that has expired is served with a warning that says since when."""
+def test_dates_of_expiry_are_warned_of(settings, authority, caplog):
+    """The warning says since when the certificate has expired."""
     expired = authority.issue("localhost", days=-1)
     settings = settings._replace(certificate=str(expired.certificate), key=str(expired.key))
     certificates = Certificates([settings, settings._replace(tls_min="1.3")])
@@ -174,8 +171,7 @@ def test_not_valid_yet(settings, localhost, monkeypatch):
     assert "is not valid before 20" in warning
 
 
-def test_valid(settings):
-    """One that is valid has none."""
+def test_valid_certificates_have_no_warning(settings):
     assert Certificates([settings]).warnings == []
 
 
@@ -183,7 +179,7 @@ def der_of(issued):
     return ssl.PEM_cert_to_DER_cert(issued.certificate.read_text())
 
 
-def test_unreadable_validity(settings, localhost, monkeypatch):
+def test_unreadable_validity_is_no_failure(settings, localhost, monkeypatch):
     """Dates that only OpenSSL can read are no reason to fail."""
     real = base64.b64decode
     monkeypatch.setattr("aserve.tls.validity.base64.b64decode", lambda text: real(text)[:20])
@@ -193,7 +189,7 @@ def test_unreadable_validity(settings, localhost, monkeypatch):
 # What is allowed
 
 
-def test_hardened(settings):
+def test_hardened_contexts_follow_rfc_9325(settings):
     """RFC 9325: no compression, no renegotiation, our preference, only suites with forward secrecy and AEAD."""
     certificates = Certificates([settings])
     [context] = certificates._contexts[settings].values()
@@ -206,8 +202,7 @@ def test_hardened(settings):
         assert re.fullmatch(r"(TLS|ECDHE-(ECDSA|RSA))[-_](.*GCM.*|CHACHA20.POLY1305.*)", name)
 
 
-def test_versions(settings, authority):
-    """The older of two versions is spoken where it is allowed, and not where not."""
+def test_versions_are_spoken_where_allowed(settings, authority):
     old = {"maximum_version": ssl.TLSVersion.TLSv1_2}
     new = settings._replace(tls_min="1.3")
     certificates = Certificates([settings, new])
@@ -218,8 +213,7 @@ def test_versions(settings, authority):
         shake_hands(certificates, new, MemoryClient(authority, **old))
 
 
-def test_server_preference(settings, authority):
-    """The first of our suites that the client has is taken, whatever it likes best."""
+def test_server_preference_decides_the_suite(settings, authority):
     client = MemoryClient(authority, maximum_version=ssl.TLSVersion.TLSv1_2)
     client.context.set_ciphers("ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-ECDSA-AES128-GCM-SHA256")
     client.session = client.context.wrap_bio(client.incoming, client.outgoing, server_hostname="localhost")
@@ -230,8 +224,8 @@ def test_server_preference(settings, authority):
 @pytest.mark.parametrize(
     ("offered", "chosen"), [(["h2", "http/1.1"], "http/1.1"), (["http/1.0"], "http/1.0"), (None, None)]
 )
-def test_alpn(settings, authority, offered, chosen):
-    """RFC 7301: HTTP/1.1 is chosen where it is offered. (Who offers only others is met by tls_transport.py.)"""
+def test_alpn_chooses_http_1_1(settings, authority, offered, chosen):
+    """RFC 7301: HTTP/1.1 is chosen where offered. (tls_transport.py meets clients without HTTP/1.1.)"""
     session = shake_hands(Certificates([settings]), settings, MemoryClient(authority, protocols=offered))
     assert session.selected_alpn_protocol() == chosen
 
@@ -239,7 +233,7 @@ def test_alpn(settings, authority, offered, chosen):
 # Server names
 
 
-def test_server_names(settings, authority):
+def test_server_names_choose_the_certificate(settings, authority):
     """RFC 6066 3: the certificate is chosen by name, in any case; a wildcard stands for one label."""
     issued = {
         name: authority.issue(name) for name in ("a.example.org", "*.example.org", "b.org", "xn--mnchen-3ya.example")
@@ -263,8 +257,7 @@ def test_server_names(settings, authority):
         assert name_for(certificates, settings, authority, asked) == name, asked
 
 
-def test_one_file(settings, localhost, tmp_path):
-    """Certificate and key may be in one file."""
+def test_one_file_has_certificate_and_key(settings, localhost, tmp_path):
     both = tmp_path / "both.pem"
     both.write_text(localhost.key.read_text() + localhost.certificate.read_text())
     for one in (
@@ -278,7 +271,7 @@ def test_one_file(settings, localhost, tmp_path):
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_client_certificates(settings, authority, version):
+def test_client_certificates_follow_their_mode(settings, authority, version):
     """Required means required, optional takes none for an answer, and none does not ask."""
     client = authority.issue(subject="/CN=somebody")
     by_mode = {
@@ -325,8 +318,7 @@ def test_client_where_another_name_was_asked_for(settings, authority):
     assert describe_client(session)["SSL_CLIENT_S_DN"] == "CN=somebody"
 
 
-def test_describe_client(settings, authority):
-    """The environ has what mod_ssl says, under its names."""
+def test_describe_client_speaks_as_mod_ssl(settings, authority):
     subject = "/C=DE/O=Ex, ample/OU=A/CN=J\\/örg/emailAddress=j@example.org"
     client = authority.issue(subject=subject)
     settings = settings._replace(client_certificate="required", client_ca=str(authority.certificate))
@@ -359,7 +351,7 @@ def test_describe_client(settings, authority):
         (((("commonName", "é"),),), "CN=\xc3\xa9"),
     ],
 )
-def test_format_name(name, text):
+def test_format_name_escapes_as_rfc_2253(name, text):
     """RFC 2253: the last part first, what is special behind a backslash; controls never as they are."""
     assert format_name(name) == text
 
@@ -390,8 +382,7 @@ def used_settings(used):
     return SETTINGS._replace(certificate=str(used.certificate), key=str(used.key))
 
 
-def test_reload(used_settings, used, authority, caplog):
-    """New connections get the new certificate."""
+def test_reload_serves_the_new_certificate(used_settings, used, authority, caplog):
     caplog.set_level(logging.INFO)
     certificates = Certificates([used_settings])
     assert name_for(certificates, used_settings, authority, None) == "localhost"
@@ -403,8 +394,8 @@ def test_reload(used_settings, used, authority, caplog):
     assert "loaded anew" in caplog.text and "expired on" in caplog.text
 
 
-def test_failed_reload(used_settings, used, settings, authority, caplog):
-    """If one of them cannot be used, none is changed, and one line says why."""
+def test_failed_reload_changes_nothing(used_settings, used, settings, authority, caplog):
+    """If one certificate cannot be used, none is changed, and one line says why."""
     certificates = Certificates([used_settings, settings])
     put(authority.issue("new.org"), used)
     used.key.write_text("")
@@ -415,8 +406,8 @@ def test_failed_reload(used_settings, used, settings, authority, caplog):
     assert name_for(certificates, used_settings, authority, None) == "localhost"
 
 
-def test_watching(used_settings, used, authority, caplog):
-    """A change is loaded a second after it was seen, once; nothing happens without one."""
+def test_watching_loads_a_change_once(used_settings, used, authority, caplog):
+    """A change is loaded a second after the sight of the change."""
     caplog.set_level(logging.INFO)
     certificates = Certificates([used_settings])
     for _ in range(3):
@@ -478,8 +469,8 @@ def test_watching_a_link(localhost, authority, tmp_path):
     assert name_for(certificates, settings, authority, None) == "new.org"
 
 
-def test_another_folder(used_settings, used, authority, tmp_path, monkeypatch):
-    """Relative paths are those of the folder at the start, wherever the app goes then."""
+def test_another_folder_leaves_relative_paths(used_settings, used, authority, tmp_path, monkeypatch):
+    """Relative paths are those of the folder at the start."""
     monkeypatch.chdir(tmp_path)
     relative = SETTINGS._replace(
         certificate="used.pem", key="used.key", client_ca="used.pem", sni=("a.org=used.pem:used.key",),

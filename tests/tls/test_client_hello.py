@@ -38,13 +38,13 @@ PARSED = ClientHello("localhost", (b"h2", b"http/1.1"))
 
 
 @pytest.mark.parametrize("protocols", [[], ["h2"], ["http/1.1"], ["h2", "http/1.1"], ["x" * 255, "acme-tls/1"]])
-def test_protocols(protocols):
+def test_protocols_are_of_the_alpn_extension(protocols):
     """RFC 7301 3.1: the protocols are those of the ALPN extension, in order."""
     assert parse(client_hello(protocols)).protocols == tuple(name.encode() for name in protocols)
 
 
 @pytest.mark.parametrize(("asked", "name"), [("A.example", "A.example"), (None, ""), ("127.0.0.1", "")])
-def test_server_name(asked, name):
+def test_server_name_is_never_an_address(asked, name):
     """RFC 6066 3: the name is that of the extension; an address is none."""
     assert parse(client_hello(server_name=asked)).server_name == name
 
@@ -61,7 +61,7 @@ def test_name_of_another_kind():
     assert parse(HELLO[:marker] + b"\x01" + HELLO[marker + 1 :]) == PARSED._replace(server_name="")
 
 
-def test_several_records():
+def test_several_records_are_one_message():
     """RFC 8446 5.1: a message may come in several records, however small."""
     message = HELLO[5:]
     for size in (1, 3, 4, 50, len(message) - 1):
@@ -115,13 +115,13 @@ def test_records_of_something_else(octets):
         (b"\x15\x03\x03\x00\x02", False),  # an alert
     ],
 )
-def test_is_tls(data, expected):
+def test_is_tls_knows_a_handshake_record(data, expected):
     """RFC 8446 5.1: a client begins with a handshake record."""
     assert is_tls(data) is expected
 
 
-def test_cut_short():
-    """It is complete with its last octet; one that is cut anywhere asks for nothing and raises nothing."""
+def test_cut_short_hellos_ask_for_nothing():
+    """A hello is complete with the last octet; a hello cut anywhere raises nothing."""
     for end in range(1, len(HELLO)):
         assert not is_complete(HELLO[:end])
         assert parse(HELLO[:end]) == ClientHello()
@@ -129,14 +129,14 @@ def test_cut_short():
     assert is_complete(HELLO + b"more")
 
 
-def test_too_large():
-    """Nobody waits for one that is larger than any; OpenSSL refuses it, or not."""
+def test_too_large_hellos_are_not_awaited():
+    """OpenSSL refuses a hello beyond the limit, or not."""
     head = b"\x16\x03\x01\xff\xff\x01\x00\xff\xff"
     assert not is_complete(head + bytes(MAX_HELLO_BYTES - len(head)))
     assert is_complete(head + bytes(MAX_HELLO_BYTES - len(head) + 1))
 
 
-def test_inner_lengths():
+def test_inner_lengths_never_lead_outside():
     """Whatever the lengths inside say, reading stays within the octets and raises nothing."""
     dice = random.Random(1)
     for position in range(len(HELLO)):
@@ -146,13 +146,12 @@ def test_inner_lengths():
             assert isinstance(parse(changed), ClientHello)
 
 
-def test_other_messages():
-    """Another handshake message asks for nothing."""
+def test_other_messages_ask_for_nothing():
     assert parse(HELLO[:5] + b"\x02" + HELLO[6:]) == ClientHello()
     assert is_complete(HELLO[:5] + b"\x02")
 
 
-def test_alert():
+def test_alert_is_one_fatal_record():
     """RFC 8446 6 and RFC 7301 3.2: the alert is one record, fatal, of the number 120, as OpenSSL reads it."""
     incoming = ssl.MemoryBIO()
     session = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_bio(incoming, ssl.MemoryBIO(), server_hostname="a")

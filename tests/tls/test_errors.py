@@ -33,7 +33,7 @@ def shaken(authority, issued):
     return session
 
 
-def test_stale_errors(authority, localhost):
+def test_stale_errors_stay_with_their_connection(authority, localhost):
     """One connection's error is not another's, whatever a Python leaves in OpenSSL's queue."""
     broken, other = [shaken(authority, localhost) for _ in range(2)]
     incoming, _, stranger = new_session(localhost)

@@ -11,8 +11,8 @@ from harness.certificates import openssl
 from aserve.tls.validity import read_validity
 
 
-def test_read_validity(authority, localhost):
-    """The dates are those that openssl prints, with two digits of the year or four."""
+def test_read_validity_agrees_with_openssl(authority, localhost):
+    """The year has two digits or four."""
     for issued in (localhost, authority.issue("localhost", days=365 * 60)):
         der = ssl.PEM_cert_to_DER_cert(issued.certificate.read_text())
         text = openssl("x509", "-in", issued.certificate, "-noout", "-dates").decode()

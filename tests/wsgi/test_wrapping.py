@@ -10,7 +10,7 @@ from aserve.wsgi import FileWrapper
 from aserve.wsgi.wrapping import is_inert, named_as
 
 
-def test_names():
+def test_names_are_of_function_or_class():
     """A function has a name of its own, an object its class's."""
 
     class App:
@@ -19,8 +19,8 @@ def test_names():
     def wrapper():
         """Stand in front."""
 
-    assert named_as(wrapper, test_names) is wrapper
-    assert (wrapper.__module__, wrapper.__qualname__) == (__name__, "test_names")
+    assert named_as(wrapper, test_names_are_of_function_or_class) is wrapper
+    assert (wrapper.__module__, wrapper.__qualname__) == (__name__, "test_names_are_of_function_or_class")
     assert named_as(wrapper, App()).__qualname__.endswith("App")
 
 

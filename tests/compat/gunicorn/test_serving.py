@@ -26,8 +26,8 @@ def calls(monkeypatch):
     return found
 
 
-def test_alone(calls, monkeypatch, tmp_path):
-    """`python std.py`: what a previous supervisor hands down is read from the environment."""
+def test_alone_the_program_reads_the_environment(calls, monkeypatch, tmp_path):
+    """`python std.py`: the descriptors of a previous supervisor come from the environment."""
     assert serving.run_program(PROGRAM, {"check": True}) == 3
     assert calls == [({"gunicorn_program": PROGRAM, "check": True}, None)]
     with open(tmp_path / "channel", "w") as file:
@@ -43,7 +43,6 @@ def test_by_the_command(calls):
     assert calls == [({"gunicorn_program": PROGRAM, "workers": "2"}, 8)]
 
 
-def test_words(monkeypatch):
-    """The program's arguments are its own."""
+def test_words_behind_the_program_are_its_own(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["std.py", "-w", "2"])
     assert serving.program_words()[0] == ["-w", "2"]

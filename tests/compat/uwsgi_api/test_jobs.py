@@ -30,8 +30,8 @@ def test_a_spooler_reads_no_certificates(served, monkeypatch):
     assert begun == [("hello:app", True), "shop.jobs", ("jobs", 3)]
 
 
-def test_a_mule(served, monkeypatch):
-    """It has the memory and the messages of the others, imports the app, and runs its own program."""
+def test_a_mule_runs_its_program_beside_the_app(served, monkeypatch):
+    """A mule has shared memory and messages, imports the app, and runs a program."""
     begun = []
     monkeypatch.setenv(MULE_VARIABLE, "2,7 any,8,9,")
     monkeypatch.setattr(memory, "share", lambda *what: begun.append(what))
