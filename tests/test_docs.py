@@ -1,4 +1,4 @@
-"""The pages for people: what they point to is there."""
+"""The pages for people: all targets exist."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ PAGES = [
 
 
 def prose_of(page: pathlib.Path) -> str:
-    """Return a page without its blocks of code."""
+    """Return a page without blocks of code."""
     return re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
 
 
 def anchors_of(page: pathlib.Path) -> set[str]:
-    """Return the anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors of a page's headings, as made by GitHub."""
     headings = re.findall(r"^#+ (.+)$", prose_of(page), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -72,7 +72,7 @@ def test_links_lead_to_files_and_headings(page):
 
 
 def test_the_tests_of_each_promise():
-    """Each test that SECURITY.md names is there."""
+    """Each test named in SECURITY.md is there."""
     text = prose_of(ROOT / "SECURITY.md")
     sources = {path.name: path for path in (ROOT / "tests").rglob("*.py")}
     files = set(re.findall(r"`(?:[\w/]+/)?(\w+\.py)`", text))
@@ -82,16 +82,16 @@ def test_the_tests_of_each_promise():
     assert functions and functions <= set(re.findall(r"^def (test_\w+)", source, re.M))
 
 
-# The index, which is the menu of the site, too
+# The index, also the menu of the site
 
 
 def conf() -> ModuleType:
-    """Return docs/conf.py, which Sphinx reads."""
+    """Return docs/conf.py, the configuration of Sphinx."""
     return load_module(ROOT / "docs/conf.py")
 
 
 def menu_of(text: str) -> list[str]:
-    """Return the documents in the toctrees that docs/conf.py puts behind the lists of a text."""
+    """Return the documents in the toctrees put by docs/conf.py behind the lists of a text."""
     return re.findall(r"^[^`:\n]+ <(.+)>$", conf().add_menu(text), re.M)
 
 
@@ -106,20 +106,20 @@ def test_each_page_is_in_the_menu():
 
 
 def test_titles_stand_for_file_names():
-    """A link that shows a file's name shows a title on the site; other links stay."""
+    """On the site a link with the name of a file shows a title; all else stays."""
     text = "see [files.md](files.md#several-apps), [tls.md](https://tls.example/x), [all](settings.md)"
     assert conf().show_titles(text) == text.replace("[files.md]", "[]")
 
 
 def test_each_example_is_told_of():
-    """examples/README.md names each folder and file beside it."""
+    """examples/README.md names each folder and file beside."""
     names = {path.name for path in (ROOT / "examples").iterdir()} - {"README.md", "__pycache__"}
     rows = re.findall(r"^\| (`.*?) \|", (ROOT / "examples/README.md").read_text(), re.M)
     assert names == {name for row in rows for name in re.findall(r"`([\w.]+)`", row)}
 
 
 def said_in(path: pathlib.Path) -> str:
-    """Return the texts of a module that a user may see: all, without docstrings and comments."""
+    """Return the texts of a module visible to a user: all, without docstrings and comments."""
     tree = ast.parse(path.read_text())
     docstrings = {
         node.body[0].value
@@ -133,7 +133,7 @@ def said_in(path: pathlib.Path) -> str:
 
 
 def test_how_messages_name_a_page():
-    """A message or a help text names a page by the command that prints the page, and each such page is there."""
+    """A message or a help text names a page by the command for the page, and each such page is there."""
     said = {path: said_in(path) for path in (ROOT / "aserve").rglob("*.py") if path.name != "names.py"}
     assert [path for path, text in said.items() if re.search(r"[a-z]\.md\b", text) and path.name != "pages.py"] == []
     pages = {path.stem for path in (ROOT / "docs").glob("*.md")}
@@ -143,7 +143,7 @@ def test_how_messages_name_a_page():
 
 
 def test_menu_has_sections_and_words_of_links():
-    """A section's title stands above its documents, of which each has the words of its link."""
+    """The title of a section stands above the documents, each with the words of the link."""
     assert menu_of("# T\n\n[a](b.md)\n\n## One\n\n- [x, y](z.md): t\n- [u](../V.md)\n") == ["z", "../V"]
 
 
@@ -189,14 +189,14 @@ def test_each_file_about_threads_and_states_is_there():
 
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^ *```$", re.M | re.S)
 SITE_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-# Configurations of others, which its own pages have as they are.
+# Foreign configurations, unchanged on our own pages.
 CONFIGURATIONS = ("app.ini", "app.ini:production")
 NAMES = {setting.name for setting in SETTINGS}
 TARGETS = {*re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.M)}
 
 
 def check_sh(text: str) -> None:
-    """Each command of ours has flags that exist, and values that are accepted, also together; each other is known."""
+    """Each command of ours has existing flags, and accepted values, also together; every command is known."""
     for command in (Command("", line) for line in split(text)):
         unknown = {*command.tools} - {"aserve", *SHELL, *TOOLS}
         assert not unknown, f"{unknown}: tests/harness/commands.py says for each program what runs it"
@@ -208,12 +208,12 @@ def check_sh(text: str) -> None:
 
 
 def check_python(text: str) -> None:
-    """It is Python, or a part of a function."""
+    """Check a text as Python, or as a part of a function."""
     ast.parse("async def block():\n" + textwrap.indent(text, "    "))
 
 
 def check_toml(text: str) -> None:
-    """It is TOML; if it has settings of ours, all of it are."""
+    """Check a text as TOML; with one setting of ours, all must be ours."""
     table = tomllib.loads(text)
     table = table.get("tool", {}).get("aserve", table)
     if NAMES & {name.replace("-", "_") for name in table}:
@@ -221,14 +221,14 @@ def check_toml(text: str) -> None:
 
 
 def check_json(text: str) -> None:
-    """Each line is JSON, or all of them are."""
+    """Each line is JSON, or all lines together are."""
     json.loads(text)
 
 
 FRONT = ("nginx", "apache", "lighttpd", "haproxy", "caddyfile")
 CHECKS = {
     "sh": check_sh, "python": check_python, "toml": check_toml, "json": check_json, "yaml": yaml.safe_load,
-    # By who reads them: tests/e2e, test_paste.py.
+    # By reader: tests/e2e, test_paste.py.
     **dict.fromkeys(FRONT, len), "ini": len, "dockerfile": len, "promql": len,
 }  # fmt: skip
 
@@ -253,7 +253,7 @@ FLAGS = {
 
 @pytest.mark.parametrize("page", SITE_PAGES, ids=lambda page: page.name)
 def test_flags_in_prose(page):
-    """A command of ours in a sentence has flags that exist."""
+    """A command of ours in a sentence has existing flags."""
     for command in re.findall(r"`aserve ([^`]+)`", prose_of(page)):
         ours = re.split(r"\b(?:uwsgi|gunicorn|python) ", command)[0]
         assert {*re.findall(r"(?<!\S)--[a-z][\w-]*", ours)} <= FLAGS, command
@@ -264,7 +264,7 @@ def test_subcommands_are_no_servers():
 
 
 def test_each_configuration_is_run():
-    """A test of tests/e2e names the heading of each block that is for a front server: it takes the block from there."""
+    """A test of tests/e2e names the heading of each block for a front server, and takes the block from there."""
     source = "".join(path.read_text() for path in (ROOT / "tests/e2e").glob("*.py"))
     headings = []
     for page in SITE_PAGES:
@@ -276,7 +276,7 @@ def test_each_configuration_is_run():
 
 
 def test_moving_from_uwsgi(tmp_path, capsys):
-    """The file that the page shows is translated into the command that it shows."""
+    """The file shown on the page is translated into the command shown."""
     blocks = dict(
         re.findall(r"^```(ini|sh)\n(.*?)^```", (ROOT / "docs/moving-from-uwsgi-options.md").read_text(), re.M | re.S)
     )
@@ -291,7 +291,7 @@ def test_moving_from_uwsgi(tmp_path, capsys):
 
 @pytest.mark.parametrize("server", ["uwsgi", "gunicorn", "waitress", "mod_wsgi", "granian", "unit"])
 def test_the_form_of_the_moving_pages(server):
-    """Each begins with the same sections, in this order; what comes before the steps is short, and they end within two screens."""
+    """Each begins with the same sections, in this order; the text before the steps is short, and the steps end within two screens."""
     text = (ROOT / f"docs/moving-from-{server}.md").read_text()
     assert re.findall(r"^## (.+)$", text, re.M)[:5] == [
         "Ten minutes",
@@ -306,10 +306,10 @@ def test_the_form_of_the_moving_pages(server):
 
 @pytest.mark.parametrize("page", SITE_PAGES, ids=lambda page: page.name)
 def test_how_it_is_installed(page):
-    """One page says how, and it is the same as long as there is no release; a page that adds an extra leads there."""
+    """One page says how, the same as long as there is no release; a page with an extra leads there."""
     text = page.read_text()
     is_the_place = page.name == "start.md"
-    if page.name not in ("release.md", "settings.md"):  # how it will be; texts that errors have, too
+    if page.name not in ("release.md", "settings.md"):  # the later form; also in texts of errors
         assert is_the_place or not re.search(r"pip install (aserve|~|/)|(package index|PyPI)\b", text, re.I)
         assert is_the_place or "start.md#install" in text or "pip install 'aserve-wsgi[" not in text
     if is_the_place:
@@ -320,9 +320,9 @@ METRIC = re.compile(r"\b(?:aserve|process)(?:_[a-z]+)+")
 
 
 def names_of(text: str) -> set[str]:
-    """Return the metrics that a text names; those of a histogram's samples are its own."""
+    """Return the metrics named in a text; samples of a histogram count as the histogram."""
     found = {re.sub(r"(_seconds)_(bucket|sum|count)$", r"\1", name) for name in METRIC.findall(text)}
-    return found - {"aserve_saturation"}  # made of others, by a rule on the page
+    return found - {"aserve_saturation"}  # derived, by a rule on the page
 
 
 def test_metrics_are_all_on_their_page():
@@ -336,9 +336,7 @@ def test_metrics_are_all_on_their_page():
     assert len(group["rules"]) > 5
     for rule in group["rules"]:
         assert {"alert", "expr", "labels", "annotations"} <= {*rule}
-        assert (
-            names_of(rule["expr"]) or "up{" in rule["expr"]
-        )  # Prometheus's own: of a server that is gone nothing else is there
+        assert names_of(rule["expr"]) or "up{" in rule["expr"]  # Prometheus's own: a server gone has nothing else
         assert rule["expr"].count("(") == rule["expr"].count(")")
 
 
@@ -367,7 +365,7 @@ def test_dashboard_asks_for_known_metrics():
 
 
 def test_the_example_with_types():
-    """It serves itself a request; `make lint` and `make release-check` look at its types."""
+    """The example serves itself a request; `make lint` and `make release-check` look at the types."""
     done = subprocess.run(
         [sys.executable, "-I", ROOT / "examples" / "typed.py"], capture_output=True, text=True, check=False
     )
@@ -375,7 +373,9 @@ def test_the_example_with_types():
 
 
 def test_the_users_page():
-    """README.md is short, two screens to the end of Install; its first screen has the version, where to read, lines to try and a picture; it names the two commands, and its first app answers what it says."""
+    """README.md is short, two screens to the end of Install; the first screen has the version, where to read, lines to try and a picture; the README
+    names both commands, and the first app gives the answer shown.
+    """
     text = (ROOT / "README.md").read_text()
     assert text.count("\n") < 150 and text.partition("## First request")[0].count("\n") < 75
     first = text.partition("![")[0]
@@ -394,7 +394,7 @@ def test_the_users_page():
 
 
 def test_make_quick_sees_the_pages_that_are_made():
-    """It names no file that is not there, and each that asks for `make docs` after a change of the code."""
+    """Each file named is there, and each asks for `make docs` after a change of the code."""
     named = (ROOT / "Makefile").read_text().partition("\nQUICK := ")[2].partition("\n\n")[0]
     files = set(re.findall(r"tests/[\w/]+\.py", named))
     assert len(files) > 10 and [file for file in files if not (ROOT / file).is_file()] == []

@@ -1,4 +1,4 @@
-"""What an option adds to the engine: only what is overridden is called, and in the order of the features."""
+"""The additions of an option to the engine: only overridden methods are called, in the order of the features."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Wrapper:
 
 
 class Nothing(Extension):
-    """One that overrides nothing: each of its methods would raise."""
+    """An extension without overrides: each method would raise."""
 
 
 class Named(Extension):
-    """One that wraps the app, and the calls of each listener; `is_late`: it has no step."""
+    """Wrap the app, and the calls of each listener; `is_late`: no step."""
 
     def __init__(self, name, is_late=False):
         self.name, self.is_late = name, is_late
@@ -53,13 +53,13 @@ class Step(Before):
 
 
 class Timed(Extension):
-    """One that wants to know when requests came."""
+    """Ask when requests came."""
 
     wants = ["times"]
 
 
 class Reading(Extension):
-    """One that reads the ends of requests, from many at once."""
+    """Read the ends of requests, from many at once."""
 
     def __init__(self):
         self.read = []
@@ -84,7 +84,7 @@ class Reading(Extension):
 
 
 class Watching(Extension):
-    """One that looks at requests as they end, if they took two seconds, and at those that become WebSockets."""
+    """Look at ended requests of two seconds or more, and at WebSockets begun."""
 
     def __init__(self):
         self.seen = []
@@ -95,14 +95,14 @@ class Watching(Extension):
 
 
 class Native(Reading):
-    """One for which C counts."""
+    """Have C count."""
 
     def reader(self):
         return Reader(self.write, counting=types.SimpleNamespace(places=(1,), thread_seconds=3.0))
 
 
 class Timer(Extension):
-    """One that does something while the server serves."""
+    """Act while the server serves."""
 
     def __init__(self, name, log, can_start=True):
         self.name, self.log, self.can_start = name, log, can_start
@@ -149,7 +149,7 @@ def test_the_order_of_steps_is_of_extensions():
 
 
 def test_the_name_of_the_app():
-    """The log names the app, and not what is in front of it."""
+    """The log names the app, and not the wrapper."""
     outer = Extensions([Named("first")]).wrap_app(apps.hello)
     assert (outer.__module__, outer.__qualname__) == (apps.__name__, "hello")
     assert Extensions([Named("first")]).wrap_app(Wrapper(None, "")).__qualname__ == "Wrapper"
@@ -212,7 +212,7 @@ def test_a_listener_says_its_protocol():
 
 
 def test_from_start_to_stop():
-    """They start in their order and stop in reverse, as often as their server does."""
+    """Extensions start in order and stop in reverse, as often as the server does."""
     log = []
     extensions = Extensions([Timer("first", log), Nothing(CONFIG), Timer("second", log)])
     extensions.stop()
@@ -228,7 +228,7 @@ def test_from_start_to_stop():
 
 
 class Listener:
-    """One that can be closed."""
+    """A listener able to close."""
 
     is_closed = False
 
@@ -237,7 +237,7 @@ class Listener:
 
 
 class Supervising(Extension):
-    """One that does something in a supervisor, and in a worker at its word."""
+    """Act in a supervisor, and in a worker at the supervisor's word."""
 
     def __init__(self, *bound):
         self.bound = bound
@@ -280,7 +280,7 @@ def test_orders_are_obeyed_by_the_started():
 
 
 def test_one_that_cannot_start():
-    """Those before it stop again, and those behind it do not start."""
+    """Extensions before the faulty stop again, and those behind do not start."""
     log = []
     extensions = Extensions([Timer("first", log), Timer("second", log, can_start=False), Timer("third", log)])
     with pytest.raises(BindError, match="second"):
@@ -291,7 +291,7 @@ def test_one_that_cannot_start():
 
 
 def ended(code, seconds):
-    """Return a request that ends after so long."""
+    """Return a request of this duration."""
     exchange = Exchange("", 0)
     exchange.connection = FakeConnection()
     exchange.arrived_at = time.monotonic() - seconds
@@ -300,7 +300,7 @@ def ended(code, seconds):
 
 
 def test_ends_of_requests():
-    """Each is read by those that read ends, in the way that they do; one that waits is told when requests pause."""
+    """Each end is read by the readers of ends, each in their way; a waiting reader is told when requests pause."""
     reading, watching, executor = Reading(), Watching(), InlineExecutor()
     extensions = Extensions([reading, Nothing(CONFIG), watching])
     extensions.start(SERVER)
@@ -327,17 +327,17 @@ def test_nothing_waits_for_one_that_sees_each():
 
 
 def test_what_c_counts():
-    """One that says where is counted for."""
+    """Say where C counts."""
     ends = Extensions([Native()]).new_ends(InlineExecutor())
     assert ends.parts[6] == (1,) and ends.thread_seconds == 3.0
 
 
 def test_what_is_prepared():
-    """It is entered before anything is bound, in their order, and left in reverse."""
+    """Contexts are entered before anything is bound, in order, and left in reverse."""
     log = []
 
     class Preparing(Extension):
-        """One that prepares something."""
+        """Prepare something."""
 
         def __init__(self, name):
             self.name = name
@@ -353,12 +353,14 @@ def test_what_is_prepared():
     assert log == ["a in", "b in", "bound", "b out", "a out"]
 
 
+def test_what_is_provided():
+    """Files read at a start are made by the extensions, in order."""
 def test_logs_that_are_not_open():
-    """SIGUSR1 may come before a server has started, and after it could not: there is nothing to go on with."""
+    """SIGUSR1 may come before a server has started, and after a failed start: no log is open."""
     log = []
 
     class Logging(Extension):
-        """One with a log."""
+        """Keep a log."""
 
         def start(self, context):
             log.append("opened")
@@ -377,11 +379,11 @@ def test_logs_that_are_not_open():
 
 @pytest.mark.provokes("internal error;")
 def test_a_second_that_fails(caplog):
-    """The others have theirs; the log says whose fault it is."""
+    """The rest have their second; the log says whose fault the failure is."""
     log = []
 
     class Broken(Timer):
-        """One with a mistake."""
+        """Make a mistake."""
 
         def on_second(self):
             raise KeyError("x")

@@ -23,9 +23,9 @@ TESTS = ROOT / "tests"
 # The rooms, from the ground up: folders of the package. A module belongs to the innermost folder that has a row, and imports from this row and
 # from those below. No import leads back to where it comes from.
 ROOMS = (
-    "_cparsers _native core",  # what all share
+    "_cparsers _native core",  # shared by all
     "settings",
-    "rpc tls workers",  # none of which knows a connection
+    "rpc tls workers",  # none of these knows a connection
     "wsgi",
     "protocols proxies",
     "connections",

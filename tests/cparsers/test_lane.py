@@ -38,7 +38,7 @@ pytestmark = pytest.mark.skipif(not lib.lane_available(), reason="a lane needs L
 
 
 def test_a_request_behind_a_request(lane):
-    """Octets received meanwhile are told when the first has its reply."""
+    """Octets received meanwhile are told when the first has a reply."""
     client = lane.connect()
     fd = lane.accept(client)
     client.sendall(GET)
@@ -62,7 +62,7 @@ def test_a_request_behind_the_first(lane):
 @pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize("when", ["with the request", "while it is busy", "while it is idle"])
 def test_clients_that_end(lane, is_first, when):
-    """A half-closed client has its response; then its connection is closed."""
+    """A half-closed client has a response; then the connection is closed."""
     client = lane.connect()
     if not is_first:
         lane.accept(client)
@@ -83,7 +83,7 @@ def test_clients_that_end(lane, is_first, when):
 
 @pytest.mark.parametrize("is_busy", [True, False])
 def test_clients_that_reset(lane, is_busy):
-    """A client gone with a reset is forgotten, at the latest by the reply, which tells of it."""
+    """A client gone with a reset is forgotten, at the latest by the reply."""
     client = lane.connect()
     fd = lane.accept(client)
     if is_busy:
@@ -99,7 +99,7 @@ def test_clients_that_reset(lane, is_busy):
 
 
 def test_a_client_that_comes_and_goes(lane):
-    """A silent client that leaves is forgotten."""
+    """A silent client is forgotten after leaving."""
     lane.connect().close()
     assert lane.poll() == [] and lane.set.nconns == 0
 
@@ -116,10 +116,10 @@ def test_a_number_that_is_used_again(lane):
 
 
 def test_an_event_of_an_earlier_connection(lane):
-    """A child process keeps the first alive in the epoll set: its events mean nothing to the second."""
+    """A child process keeps the first alive in the epoll set: events of the first mean nothing to the second."""
     first, second = lane.connect(), socket.socket()
     fd = lane.accept(first)
-    with socket.socket(fileno=os.dup(fd)):  # as a child of fork() has it
+    with socket.socket(fileno=os.dup(fd)):  # as in a child of fork()
         assert lib.lane_sweep(lane.set, -1, -1) == 1
         lane.connect(GET, client=second)
         assert lane.poll_one().fd == fd
@@ -135,15 +135,13 @@ def test_an_event_of_an_earlier_connection(lane):
 
 
 def test_a_client_that_does_not_read(lane):
-    """The untaken rest is told; it is the caller's, who takes the descriptor with it."""
+    """The untaken rest is told; the caller has the rest, and takes the descriptor along."""
     client = lane.connect(GET)
     fd = lane.poll_one().fd
     octets = b"x" * (16 << 20)
     took = lane.reply(fd, octets)
     assert 0 < took < len(octets) and lane.state(fd) == BUSY
-    for more in iter(
-        lambda: lane.reply(fd, octets), 0
-    ):  # a busy kernel brings it to the client's buffer a moment later
+    for more in iter(lambda: lane.reply(fd, octets), 0):  # a busy kernel fills the client's buffer a moment later
         took += more
     assert lib.lane_release(lane.set, fd) == 1
     with socket.socket(fileno=fd):
@@ -152,7 +150,7 @@ def test_a_client_that_does_not_read(lane):
 
 
 def test_head_and_body(lane):
-    """A response in two parts goes out as one, and its taken octets are counted as one."""
+    """A response in two parts goes out as one, with one count of octets taken."""
     client = lane.connect(GET)
     fd = lane.poll_one().fd
     assert lane.reply(fd, b"head ", body=b"body") == 9 and client.recv(99) == b"head body"
@@ -168,7 +166,7 @@ def test_head_and_body(lane):
 
 @pytest.mark.parametrize("body", [b"", b"abc"])
 def test_octets_behind_the_last_request(lane, body):
-    """A close with unread octets would reset the connection, and may cost the client its response."""
+    """A close with unread octets would reset the connection, and may cost the client the response."""
     client = lane.connect(post(len(body), "Connection: close"))
     arrival = lane.poll_one()
     client.sendall(body + b"\r\n")
@@ -195,7 +193,7 @@ def test_a_connection_that_the_client_wants_closed(lane):
 
 
 def test_a_reply_that_is_out(lane):
-    """A reply sent in pieces ends with an empty one, which sends nothing."""
+    """A reply sent in pieces ends with an empty piece, sending nothing."""
     client = lane.connect(GET)
     fd = lane.poll_one().fd
     assert lane.reply(fd, b"") == 0 and lane.state(fd) == IDLE
@@ -206,7 +204,7 @@ def test_a_reply_that_is_out(lane):
 
 
 def test_a_reply_that_nobody_is_due(lane):
-    """Nothing is sent on a connection that is not BUSY."""
+    """Nothing is sent on a connection unless BUSY."""
     client = lane.connect()
     fd = lane.accept(client)
     assert lane.reply(fd) == 2 and lib.lane_release(lane.set, fd) == 0
@@ -217,7 +215,7 @@ def test_a_reply_that_nobody_is_due(lane):
 
 @pytest.mark.parametrize("fd", [-1, -(1 << 31), 1024, (1 << 31) - 1])
 def test_a_number_without_a_place(lane, fd):
-    """A descriptor beyond the table, such as the -1 of a left one, is nobody's."""
+    """A descriptor beyond the table, such as the -1 of a left connection, is nobody's."""
     assert lane.reply(fd, b"this") == 4
     assert lib.lane_release(lane.set, fd) == 0 and lib.lane_own(lane.set, fd) == 0
 
@@ -225,7 +223,7 @@ def test_a_number_without_a_place(lane, fd):
 @pytest.mark.parametrize("size", [1 << 31, (1 << 32) - 1])
 @pytest.mark.parametrize("body_size", [0, 1, (1 << 32) - 1])
 def test_a_reply_of_more_octets_than_can_be_counted(lane, size, body_size):
-    """Nothing of it is sent, and the connection stays the caller's."""
+    """Nothing of the reply is sent, and the caller keeps the connection."""
     client = lane.connect(GET)
     fd = lane.poll_one().fd
     assert lib.lane_reply(lane.set, fd, ffi.NULL, size, ffi.NULL, body_size, True) == lib.LANE_UNSENT
@@ -261,7 +259,7 @@ def test_a_reply_begins_a_new_time(lane):
     lane.set.now += 5
     client.sendall(GET)
     fd = lane.poll_one().fd
-    assert lib.lane_sweep(lane.set, -1, -1) == 0  # it is BUSY
+    assert lib.lane_sweep(lane.set, -1, -1) == 0  # the connection is BUSY
     assert lane.reply(fd) == 2
     assert lib.lane_sweep(lane.set, -1, -1) == 1
 
@@ -285,7 +283,7 @@ def test_a_request_that_has_come_is_not_swept_away(lane, is_new):
 
 
 def test_who_idles_leaves(new_lane):
-    """A waiting connection goes, before its first request or a later one; a served or sending one stays."""
+    """A waiting connection goes, before the first request or a later one; a served or sending connection stays."""
     lane = new_lane("http", "http unix")
     used, new, busy, more, sends = (lane.connect(b"", number) for number in (0, 1, 0, 0, 0))
     fds = [lane.accept(client) for client in (used, busy, more, sends)]
@@ -343,7 +341,7 @@ def test_going_on_in_another_lane(new_lane, is_new, octets):
 
 @pytest.mark.parametrize("is_reset", [True, False])
 def test_a_client_that_has_gone_leaves_with_the_others(new_lane, is_reset):
-    """Its end is found where it goes on."""
+    """The end is found where the connection goes on."""
     lane, other = new_lane(), new_lane()
     client = lane.connect()
     fd = lane.accept(client)
@@ -356,12 +354,12 @@ def test_a_client_that_has_gone_leaves_with_the_others(new_lane, is_reset):
 
 
 def test_an_event_of_who_has_left(lane):
-    """Its number may be another connection's as soon as it is closed, and its events mean nothing to that."""
+    """Once a connection is closed, the next may have the same number, and old events mean nothing to the next."""
     first, second = lane.connect(), socket.socket()
     fd = lane.accept(first)
     first.sendall(GET)
     lane.release_idle()
-    with socket.socket(fileno=os.dup(fd)):  # as another process has it
+    with socket.socket(fileno=os.dup(fd)):  # as in another process
         os.close(fd)
         lane.connect(GET, client=second)
         assert lane.poll_one().fd == fd
@@ -382,7 +380,7 @@ def test_leaving_makes_room(new_lane):
 
 
 def test_nobody_leaves_a_lane_that_is_closed(lane):
-    """Whoever was in it has seen the end."""
+    """Every client inside has seen the end."""
     lane.accept()
     lib.lane_close(lane.set)
     assert lane.release_idle() == []
@@ -418,12 +416,12 @@ def test_stalling_is_told_once(new_lane):
     lib.lane_wake(lane.set)
     assert lane.poll() == [] and is_readable(lane.set.stall_fd, PATIENCE_SECONDS)
     lane.connect(GET)
-    lane.poll_one()  # the timer has told, and nobody has read that: it begins anew
+    lane.poll_one()  # the timer has told, and nobody has read: the timer begins anew
     assert is_readable(lane.set.stall_fd, PATIENCE_SECONDS)
 
 
 def test_batches_share_a_timer(new_lane):
-    """The timer is set anew only where it would be over before the batch has had its time; never by a waiter."""
+    """The timer is set anew only where the end would come before the batch has had the full time; never by a waiter."""
     lane = new_lane(stall_us=50_000)
 
     def take():
@@ -441,12 +439,12 @@ def test_batches_share_a_timer(new_lane):
 
 
 def test_a_batch_that_moves_does_not_stall(new_lane):
-    """Answers put the timer off, one in eight; so does a request for a new watch. Of two threads one sets it."""
+    """Answers put the timer off, one in eight; so does a request for a new watch. Of two threads one sets the timer."""
     lane = new_lane(stall_us=50_000)
     for _ in range(16):
         lane.connect(GET)
     arrivals = lane.poll_all(16)
-    lane.set.stall_at = 0  # as if that time were long over
+    lane.set.stall_at = 0  # as if the time were long over
     seen = []
     for arrival in arrivals:
         lane.reply(arrival.fd)
@@ -474,7 +472,7 @@ def test_closing_ends_all_connections(lane):
     fd = lane.poll_one().fd
     lib.lane_close(lane.set)
     assert is_at_end(idle) and is_at_end(busy)
-    os.fstat(fd)  # the number is not free while its owner may still use it
+    os.fstat(fd)  # the number is not free while the owner may still use the number
     assert lane.set.nconns == 1
     assert lane.reply(fd) == -2
     assert lane.set.nconns == 0
@@ -485,7 +483,7 @@ def test_closing_ends_all_connections(lane):
 
 
 def test_leaving_a_lane_that_is_closed(lane):
-    """Who comes too late to take a connection along finds none."""
+    """Too late to take a connection along, a caller finds none."""
     lane.connect(GET)
     fd = lane.poll_one().fd
     lib.lane_close(lane.set)
@@ -495,7 +493,7 @@ def test_leaving_a_lane_that_is_closed(lane):
 
 
 def test_no_descriptor_for_the_lane(run_out):
-    """A lane that cannot open tells why, and closes."""
+    """A lane unable to open tells why, and closes."""
     lane = Lane("http")
     lib.lane_close(lane.set)
     restore = run_out()

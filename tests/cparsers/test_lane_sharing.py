@@ -1,4 +1,4 @@
-"""A lane that shares its listener with other processes: connections left to them, and its words on the board."""
+"""A lane on a listener shared with more processes: connections left to them, and words on the board."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Board:
         return word & 0xFFFFF, word >> 20 & 0xFFFFF, word >> 40
 
     def show(self, connections: int = 0, requests: int = 0, turns: int = 0) -> None:
-        """The other process shows this."""
+        """Show this as the other process."""
         self.words[1] = turns << 40 | requests << 20 | connections
 
 
@@ -45,7 +45,7 @@ def board():
 
 @pytest.fixture
 def shared(new_lane, board):
-    """A lane on that board."""
+    """A lane on the given board."""
     return new_lane(board=board.struct)
 
 
@@ -53,7 +53,7 @@ def shared(new_lane, board):
 
 
 def test_as_many_as_make_it_as_busy(shared, board):
-    """One more than these are accepted by one poll; the rest is there for others, or for the next."""
+    """One poll accepts one more than the other process has; the rest stays, or waits for the next poll."""
     for _ in range(9):
         shared.connect(GET)
     board.show(requests=2)
@@ -76,7 +76,7 @@ def test_one_while_another_has_nothing_to_do(shared, board):
 
 
 def test_without_others_all_are_accepted(new_lane):
-    """Alone it accepts as many as a batch holds; so, too, if the others are gone."""
+    """Alone the lane accepts as many as a batch holds; so, too, with the rest gone."""
     board = Board(threads=100)
     for lane in (new_lane(), new_lane(board=board.struct)):
         for _ in range(20):
@@ -88,7 +88,7 @@ def test_without_others_all_are_accepted(new_lane):
 
 
 def test_who_is_ahead_leaves_it_to_the_other(shared, board):
-    """Until the other has accepted, or is busier; then the lane goes on by itself."""
+    """The lane waits until the other has accepted, or is busier; then the lane goes on alone."""
     clients = [shared.connect(GET) for _ in range(3)]
     board.show()
     assert len(shared.poll()) == 1
@@ -111,7 +111,7 @@ def test_it_goes_on_with_its_connections(shared, board):
 
 
 def test_a_rest_that_is_no_longer_due(shared, board):
-    """When requests have ended, it accepts again with the next poll."""
+    """When requests have ended, the next poll accepts again."""
     for _ in range(2):
         shared.connect(LAST_GET)
     board.show()
@@ -123,7 +123,7 @@ def test_a_rest_that_is_no_longer_due(shared, board):
 
 
 def test_a_poll_that_waits_for_ever(shared, board):
-    """The poll goes on when the other is busier; the caller hears of nothing in between, and nobody need wake it."""
+    """The poll goes on when the other is busier; the caller hears of nothing in between, and nobody need wake the lane."""
     for _ in range(2):
         shared.connect(GET)
     board.show()
@@ -131,7 +131,7 @@ def test_a_poll_that_waits_for_ever(shared, board):
     found = []
     waiter = threading.Thread(target=lambda: found.append(shared.poll(-1)), daemon=True)
     waiter.start()
-    while waiter.is_alive() and not shared.set.is_resting:  # a rest is 1 ms: a slow test may miss it
+    while waiter.is_alive() and not shared.set.is_resting:  # a rest is 1 ms: a slow test may miss the rest
         time.sleep(0.0001)
     board.show(requests=9)
     waiter.join(PATIENCE_SECONDS)
@@ -139,7 +139,7 @@ def test_a_poll_that_waits_for_ever(shared, board):
 
 
 def test_a_poll_that_waits_for_ever_is_woken(shared, board):
-    """lane_wake ends it, whatever else goes on."""
+    """lane_wake ends the poll at any time."""
     for _ in range(2):
         shared.connect(GET)
     board.show()
@@ -156,7 +156,7 @@ def test_somebody_else_was_quicker(new_lane):
     found = []
     waiter = threading.Thread(target=lambda: found.append(one.poll(-1)), daemon=True)
     waiter.start()
-    for _ in range(20):  # whoever gets it: us, or the poll
+    for _ in range(20):  # whoever gets the connection: us, or the poll
         client = one.connect()
         try:
             one.listeners[0].accept()[0].close()
@@ -168,7 +168,7 @@ def test_somebody_else_was_quicker(new_lane):
 
 
 def test_one_who_does_not_accept_is_waited_for_once(shared, board):
-    """An idle process that accepts nothing keeps nobody waiting for long."""
+    """An idle process without accepts keeps nobody waiting for long."""
     for _ in range(12):
         shared.connect(GET)
     board.show()
@@ -190,7 +190,7 @@ def test_the_end_while_it_is_left_alone(shared, board):
     assert not shared.set.is_resting and shared.poll(0) == []
 
 
-# Its words
+# Words
 
 
 def numbers(lane: Lane, board: Board) -> tuple[int, int]:
@@ -202,7 +202,7 @@ def numbers(lane: Lane, board: Board) -> tuple[int, int]:
 
 @pytest.mark.parametrize("kind", ["kept", "closed", "lost", "released"])
 def test_from_a_request_to_its_end(shared, board, kind):
-    """It is counted while the caller has it."""
+    """A request is counted while in the hands of the caller."""
     client = shared.connect(LAST_GET if kind == "closed" else GET)
     arrival = shared.poll_one()
     assert numbers(shared, board) == (1, 1)
@@ -223,7 +223,7 @@ def test_from_a_request_to_its_end(shared, board, kind):
 
 
 def test_a_reply_in_parts(shared, board):
-    """A response refused by the socket runs until the caller has it elsewhere."""
+    """A response refused by the socket runs until the caller has the response elsewhere."""
     shared.connect(GET)
     fd = shared.poll_one().fd
     large = bytes(1 << 24)
@@ -234,7 +234,7 @@ def test_a_reply_in_parts(shared, board):
 
 
 def test_a_body_in_parts(shared, board):
-    """A request begins when it is whole."""
+    """A request begins when whole."""
     client = shared.connect(post(3) + b"a")
     fd = shared.poll_one().fd
     assert numbers(shared, board) == (1, 0) and shared.set.nrequests == 0
@@ -246,7 +246,7 @@ def test_a_body_in_parts(shared, board):
 
 
 def test_a_body_that_does_not_come(shared, board):
-    """While it is refused, it runs."""
+    """A refused request runs."""
     shared.connect(post(3) + b"a")
     fd = shared.poll_one().fd
     assert lib.lane_own(shared.set, fd) == 1 and numbers(shared, board) == (1, 1)
@@ -268,7 +268,7 @@ def test_what_leaves_at_once(shared, board):
 
 
 def test_who_idles_and_leaves(shared, board):
-    """An idle connection that leaves takes no request along; it is no turn where it comes back."""
+    """An idle connection leaving takes no request along, and is no turn on return."""
     shared.connect(GET)
     fd = shared.poll_one().fd
     shared.reply(fd)
@@ -278,7 +278,7 @@ def test_who_idles_and_leaves(shared, board):
 
 
 def test_the_end_of_the_lane(shared, board):
-    """Idle ones are counted no more; busy ones until done."""
+    """Idle connections are counted no more; busy ones until done."""
     idle = shared.accept()
     shared.connect(GET)
     fd = shared.poll_one().fd
@@ -290,7 +290,7 @@ def test_the_end_of_the_lane(shared, board):
 
 
 def test_requests_are_counted_without_others(new_lane):
-    """There need be no board for that."""
+    """There need be no board for counts."""
     lane = new_lane("http", "uwsgi", "scgi")
     lane.connect(GET)
     lane.connect(uwsgi(), 1)
@@ -298,12 +298,12 @@ def test_requests_are_counted_without_others(new_lane):
     assert len(lane.poll_all(3)) == 3 and lane.set.nrequests == 3
 
 
-# Its requests
+# Requests
 
 
 @pytest.fixture
 def noted(new_lane):
-    """A lane that notes its requests: a lane, and a function that returns the notes."""
+    """A lane with notes of requests: a lane, and a function returning the notes."""
     entries, used = ffi.new("in_flight_entry[]", 1024), ffi.new("uint64_t *")
     lane = new_lane("http", "uwsgi", entries=entries, entries_used=used)
 
@@ -331,7 +331,7 @@ def test_notes_are_kept_of_each_request(noted):
 
 
 def test_notes_of_bodies_in_parts(noted):
-    """They are noted when they are whole."""
+    """Requests are noted when whole."""
     lane, notes = noted
     client = lane.connect(post(3))
     fd = lane.poll_one().fd

@@ -1,4 +1,4 @@
-"""Which process accepts on a shared listener: each by the others' words."""
+"""The choice of the process to accept on a shared listener: each by the words of the rest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_WAITS, MAX_LEAD, MAX_LAG = 100, 64, 256  # load_board.c
 
 
 class Process:
-    """One process's side of a board."""
+    """The side of one process on a board."""
 
     def __init__(self, words, index, count, threads=4, stride=1):
         self.owned = words, ffi.new("load_wait[]", count)
@@ -35,7 +35,7 @@ class Process:
 
 @pytest.fixture
 def board():
-    """Make a board: board(count, threads=4) -> its processes, which show nothing yet."""
+    """Make a board: board(count, threads=4) -> the processes, showing nothing yet."""
 
     def make(count, threads=4):
         words = ffi.new("uint64_t[]", [NOBODY] * count)
@@ -45,7 +45,7 @@ def board():
 
 
 def test_alone_a_process_accepts_for_its_threads(board):
-    """Without others the quota is the free threads, and one always."""
+    """Alone the quota is the free threads, and one always."""
     (only,) = board(1)
     assert only.quota() == 5
     only.add(requests=3)
@@ -62,7 +62,7 @@ def test_those_who_are_not_there(board):
     other.add(requests=2)
     other.leave()
     assert one.quota() == 3
-    other.add(requests=-1)  # it finishes what runs
+    other.add(requests=-1)  # the other finishes running requests
     assert one.quota() == 3 and one.board.words[1] == NOBODY
 
 
@@ -73,14 +73,14 @@ def test_those_who_are_not_there(board):
         ((0, 0), (0, 0), 1),  # the other has nothing to do
         ((1, 0), (0, 0), 0),  # the other is free
         ((2, 0), (0, 0), 0),
-        ((0, 0), (1, 0), 2),  # as many as make it as busy, and one
+        ((0, 0), (1, 0), 2),  # as many until equally busy, and one
         ((0, 0), (3, 0), 4),
-        ((0, 0), (9, 0), 5),  # but no more than it has threads
+        ((0, 0), (9, 0), 5),  # but no more than the number of threads
         ((2, 0), (1, 0), 1),  # one ahead is not much where both are busy
         ((3, 0), (1, 0), 0),
         ((11, 0), (9, 0), 1),
         ((12, 0), (9, 0), 0),
-        ((0, 1), (0, 0), 0),  # connections that idle count, too
+        ((0, 1), (0, 0), 0),  # idle connections count, too
         ((0, 2), (0, 0), 0),
         ((0, 2), (0, 1), 1),
         ((1, 2), (0, 0), 0),
@@ -97,7 +97,7 @@ def test_of_two_the_busier_leaves_the_listener(board, own, other, quota):
 
 
 def test_of_three_the_emptiest_accepts(board):
-    """One emptier process is enough; a busier one hides no other."""
+    """One emptier process is enough; a busier process hides no emptier."""
     one, two, three = board(3)
     one.add(requests=2)
     two.add(requests=9)
@@ -106,7 +106,7 @@ def test_of_three_the_emptiest_accepts(board):
 
 
 def test_one_who_does_not_accept(board):
-    """Such a process is waited for a while, and then counts no more until it accepts."""
+    """Such a process is waited for a while, and then counts no more until the next accept."""
     one, other = board(2)
     other.add()
     one.add(connections=2)
@@ -120,7 +120,7 @@ def test_one_who_does_not_accept(board):
 
 
 def test_one_who_accepts_is_waited_for(board):
-    """Also where it is done at each look, and shows the same numbers as before."""
+    """The same holds with an accept at each look, and the same numbers as before."""
     one, other = board(2)
     other.add()
     one.add(requests=2)
@@ -142,7 +142,7 @@ def test_turns_keep_processes_together(board):
 
 
 def test_one_who_begins_anew(board):
-    """Such a process passes up most of its missed turns, and is not alone for as long."""
+    """Such a process passes up most of the missed turns, and is not alone for as long."""
     one, other = board(2)
     other.add()
     one.add(turns=1000)
@@ -154,7 +154,7 @@ def test_one_who_begins_anew(board):
 
 
 def test_turns_count_last(board):
-    """Not where the other has more requests, or more connections."""
+    """Turns do not count where the other has more requests, or more connections."""
     one, other = board(2)
     one.add(turns=100)
     other.add(requests=1)
@@ -169,20 +169,20 @@ def test_turns_count_last(board):
 
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_one_at_least_accepts(board, count):
-    """However the processes stand to one another, they never wait all at once."""
+    """However busy the processes are, never do all wait at once."""
     chance = random.Random(count)
     processes = board(count)
     for _ in range(3000):
         for process in processes:
             process.board.own = 0
             process.add(connections=chance.randrange(14), requests=chance.randrange(4), turns=chance.randrange(300))
-        for _ in range(2):  # those who pass up turns do so at the first look
+        for _ in range(2):  # processes passing up turns do so at the first look
             quotas = [process.quota() for process in processes]
         assert any(quotas)
 
 
 def test_waiting_for_several(board):
-    """Each has a patience of its own."""
+    """Each process has a patience."""
     one, two, three = board(3)
     two.add()
     three.add()
@@ -207,7 +207,7 @@ def test_numbers_that_go_round(board):
 
 @pytest.mark.parametrize("start", [0, (1 << 24) - 4])
 def test_a_lead_that_goes_round(board, start):
-    """Nor does it matter who has begun where."""
+    """Nor does the order of beginning matter."""
     one, other = board(2)
     one.add(turns=start)
     other.add(turns=start)
@@ -226,7 +226,7 @@ def test_strides_may_separate_words():
 
 
 def test_whether_it_is_due(board):
-    """A process that leaves the listener alone may look at any time, and uses up no patience."""
+    """A process leaving the listener alone may look at any time, and uses up no patience."""
     one, other = board(2)
     other.add()
     one.add(requests=2)

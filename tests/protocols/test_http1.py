@@ -1,4 +1,4 @@
-"""HTTP/1.1, pure: octets in, exchanges out, however they are cut; over every parser.
+"""HTTP/1.1, pure: octets in, exchanges out, however cut; over every parser.
 
 Beside this file: refusals (test_http1_refusals.py) and live bodies (_live).
 """
@@ -46,7 +46,7 @@ def test_octets_become_latin_1(new_http1):
 
 
 def test_repeated_fields_are_kept_apart(new_http1):
-    """Repeats stay two pairs, so that wsgi/environ.py can join them (RFC 9110 5.2)."""
+    """Repeats stay two pairs, for wsgi/environ.py to join (RFC 9110 5.2)."""
     raw = GET[:-2] + b"A: 1\r\nB: 2\r\nA: 3\r\n\r\n"
     (exchange,) = new_http1().receive(raw)
     assert vars_of(exchange)[-3:] == [("HTTP_A", "1"), ("HTTP_B", "2"), ("HTTP_A", "3")]
@@ -75,13 +75,13 @@ def test_keep_alive_follows_version_and_field(new_http1, version, field, form, k
 
 @pytest.mark.parametrize(("method", "is_head"), [(b"HEAD", True), (b"GET", False), (b"head", False), (b"HEADS", False)])
 def test_head_alone_has_no_response_body(new_http1, method, is_head):
-    """RFC 9110 9.1: methods are case-sensitive; HEAD alone has no body in its response."""
+    """RFC 9110 9.1: methods are case-sensitive."""
     exchanges = new_http1().receive(GET.replace(b"GET", method))
     assert [exchange.is_head for exchange in exchanges] == [is_head]
 
 
 def test_head_with_a_body(new_http1):
-    """A HEAD request may have a body of its own; the next request is found behind it."""
+    """A HEAD request may have a body; the next request is found behind."""
     first, second = new_http1().receive(POST.replace(b"POST", b"HEAD") + GET)
     assert first.is_head and body_of(first) == b"hello"
     assert not second.is_head
@@ -115,20 +115,20 @@ def test_an_empty_body_is_none(new_http1):
 
 
 def test_a_large_chunked_body(new_http1):
-    """A chunk larger than one call of the decoder takes comes out whole."""
+    """A chunk larger than one call of the decoder comes out whole."""
     content = bytes(range(256)) * 1024
     (exchange,) = new_http1().receive(CHUNKED_HEAD + b"40000\r\n" + content + b"\r\n0\r\n\r\n")
     assert body_of(exchange) == content
 
 
 def test_chunked_data_over_several_decoder_calls_keeps_its_place(new_http1):
-    """What follows a body of many decoder calls is the next request."""
+    """Octets behind a body of many decoder calls are the next request."""
     raw = CHUNKED_HEAD + b"".join(b"800\r\n" + b"x" * 2048 + b"\r\n" for _ in range(100))
     first, second = new_http1().receive(raw + b"0\r\n\r\n" + GET)
     assert first.body.length == 204800 and second.body is None
 
 
-# Splits: RFC 9112 says nothing of segments, so they must mean nothing
+# Splits: RFC 9112 says nothing of segments, so segments must mean nothing
 
 SMALL = {"max_body_bytes": 8, "max_line_bytes": 64, "max_head_bytes": 256, "max_fields": 4}
 STREAMS = {
@@ -168,7 +168,7 @@ def test_splits_mean_nothing(new_http1, name):
 @pytest.mark.parametrize("name", STREAMS)
 @pytest.mark.parametrize("count", [1, 2])
 def test_pipelining_limits_mean_nothing_either(new_http1, name, count):
-    """However few exchanges are returned at a time, they are the same in the end."""
+    """However few exchanges are returned at a time, the sum is the same."""
     raw = STREAMS[name]
     whole = [facts(exchange) for exchange in feed(new_http1(**SMALL), raw)]
     some = feed(new_http1(**SMALL, max_pipelined=count), raw)
@@ -179,10 +179,9 @@ def test_pipelining_limits_mean_nothing_either(new_http1, name, count):
 @pytest.mark.parametrize("each", [pytest.param(1, marks=pytest.mark.long), 7])
 @pytest.mark.parametrize("pair", desync.load(), ids=lambda pair: pair.name)
 def test_splits_of_smuggled_requests_mean_nothing(new_http1, pair, each):
-    """
-    However the octets of tests/corpus/desync are cut, what is a request in them does not change.
+    """However the octets of tests/corpus/desync are cut, the requests inside do not change.
 
-    In the brief run one pair is cut at every seventh place, the next one at those beside: their heads are much alike, and STREAMS are cut at each.
+    In the brief run one pair is cut at every seventh place, the next pair beside those places: the heads are much alike, and STREAMS are cut at each.
     """
     limits = {"max_body_bytes": 10_000, "max_head_bytes": 16_384}
     raw = pair.raw
@@ -195,7 +194,7 @@ def test_splits_of_smuggled_requests_mean_nothing(new_http1, pair, each):
 
 
 def test_a_websocket_is_asked_for():
-    """What follows is kept as it is, until it is known to be HTTP."""
+    """The following octets are kept unchanged, until known as HTTP."""
     raw = GET[:-2] + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
     protocol = PROTOCOLS["http", "c"](Limits())()
     first, asking = protocol.receive(GET + raw + GET)
@@ -209,7 +208,7 @@ def test_a_websocket_is_asked_for():
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("name", [path.stem for path in sorted(REJECTED.glob("*.raw"))])
 def test_an_error_waits_for_no_octet(name):
-    """However the octets of a bad head are cut, it is refused at the same one of them."""
+    """However the octets of a bad head are cut, the same octet brings the refusal."""
 
     def is_refused(*pieces):
         return any(exchange.refusal for exchange in feed(PROTOCOLS["http", "c"](Limits())(), *pieces))
@@ -234,14 +233,14 @@ def test_splits_of_live_bodies_mean_nothing(new_http1):
 
 
 def test_pipelined_requests_come_in_order(new_http1):
-    """RFC 9112 9.3.2: several requests in one segment come out in their order."""
+    """RFC 9112 9.3.2: several requests in one segment come out in order."""
     raw = b"".join(GET.replace(b"/ ", b"/%d " % number) for number in range(5))
     paths = [dict(vars_of(exchange))["PATH_INFO"] for exchange in new_http1().receive(raw)]
     assert paths == ["/0", "/1", "/2", "/3", "/4"]
 
 
 def test_no_more_than_max_pipelined(new_http1):
-    """The rest is kept, `receive(b"")` goes on with it, and says when it is done."""
+    """The rest is kept, `receive(b"")` goes on, and says when the rest is done."""
     protocol = new_http1(max_pipelined=2)
     assert len(protocol.receive(LARGE * 5)) == 2 and protocol.has_unparsed
     assert len(protocol.receive(b"")) == 2 and protocol.has_unparsed
@@ -250,7 +249,7 @@ def test_no_more_than_max_pipelined(new_http1):
 
 
 def test_new_octets_join_the_kept_ones(new_http1):
-    """Octets that come while some are kept go behind them."""
+    """New octets go behind the kept ones."""
     protocol = new_http1(max_pipelined=1)
     assert len(protocol.receive(LARGE + LARGE[:4096])) == 1 and protocol.has_unparsed
     assert len(protocol.receive(LARGE[4096:] + POST)) >= 1
@@ -266,7 +265,7 @@ def test_the_limit_reached_exactly_keeps_nothing(new_http1):
 
 
 def test_an_incomplete_rest_is_not_unparsed(new_http1):
-    """A kept request that turns out incomplete waits for the network, not for us."""
+    """A kept request found incomplete waits for the network, not for us."""
     protocol = new_http1(max_pipelined=1)
     protocol.receive(LARGE + LARGE[:-1])
     assert protocol.has_unparsed  # nobody has looked yet
@@ -298,14 +297,14 @@ def test_continue_is_due_until_the_body_comes(new_http1, raw):
     ],
 )
 def test_continue_is_not_due(new_http1, raw):
-    """Nobody is told to continue who does not wait for it."""
+    """Nobody is told to continue without waiting for the word."""
     protocol = new_http1()
     protocol.receive(raw)
     assert not protocol.is_continue_due
 
 
 def test_continue_can_be_answered(new_http1):
-    """Who sends "100 Continue" takes the flag back; the body then comes as usual."""
+    """The sender of "100 Continue" takes the flag back; the body then comes as usual."""
     protocol = new_http1()
     protocol.receive(EXPECT)
     protocol.is_continue_due = False
@@ -313,7 +312,7 @@ def test_continue_can_be_answered(new_http1):
     assert body_of(exchange) == b"hello" and not protocol.is_continue_due
 
 
-# Where it stands
+# Position
 
 
 @pytest.mark.parametrize(
@@ -334,7 +333,7 @@ def test_continue_can_be_answered(new_http1):
     ],
 )
 def test_where_it_stands(new_http1, raw, is_mid_message, is_mid_body):
-    """Time-outs hang on these two: has a request begun, is its head complete."""
+    """Time-outs hang on two questions: has a request begun, is the head complete."""
     protocol = new_http1()
     protocol.receive(raw)
     assert (protocol.is_mid_message, protocol.is_mid_body) == (is_mid_message, is_mid_body)
@@ -352,7 +351,7 @@ def test_receive_eof_twice_completes_nothing(new_http1, raw):
 
 
 def test_receive_eof_with_requests_kept(new_http1):
-    """What came before the end is still parsed (RFC 9112 9.6: a client may close its side)."""
+    """Octets before the end are still parsed (RFC 9112 9.6: a client may close one side)."""
     protocol = new_http1(max_pipelined=1)
     assert len(protocol.receive(LARGE * 3)) == 1
     protocol.receive_eof()
@@ -361,7 +360,7 @@ def test_receive_eof_with_requests_kept(new_http1):
 
 @pytest.mark.parametrize("end", ["eof", "bad chunk", "too large"])
 def test_a_spooled_body_that_ends_early_is_closed(new_http1, end, files):
-    """The file of a body that will never be complete is closed at once, not when it is collected."""
+    """The file of a body never to be complete is closed at once, not by the collector."""
     protocol = new_http1(body_memory_bytes=2, max_body_bytes=6)
     protocol.receive(CHUNKED_HEAD + b"5\r\nhello\r\n")
     assert len(files) == 1 and not files[0].closed
@@ -372,7 +371,7 @@ def test_a_spooled_body_that_ends_early_is_closed(new_http1, end, files):
     assert files[0].closed
 
 
-# What only a proxy is believed
+# Fields believed of proxies alone
 
 CLIENT_FIELDS = (
     b"X-Forwarded-For: 1.2.3.4\r\nx-forwarded-for: 5.6.7.8\r\nForwarded: for=a\r\nX-Real-IP: b\r\n"
@@ -383,7 +382,7 @@ CLIENT_FIELDS = (
 @pytest.mark.parametrize("is_live", [False, True])
 @pytest.mark.parametrize("raw", [GET, POST, CHUNKED, EXPECT + b"hello", GET.replace(b"1.1", b"1.0")])
 def test_fields_of_proxies_are_stripped(new_http1, raw, is_live):
-    """They are on the exchange and not among its vars, their twins nowhere; the rest is as without them."""
+    """The fields are on the exchange and not among the vars, twins nowhere; the rest is as without fields."""
     (plain,) = feed(new_http1(is_live=is_live), raw)
     (exchange,) = feed(new_http1(is_live=is_live), raw.replace(b"Host: a\r\n", CLIENT_FIELDS + b"Host: a\r\n"))
     assert plain.forwarded is None
@@ -399,7 +398,7 @@ def test_fields_of_proxies_are_stripped(new_http1, raw, is_live):
 
 
 def test_a_refusal_keeps_them(new_http1):
-    """A request that is refused for its body may still be logged as its client's."""
+    """A request refused for the body may still be logged with the client's address."""
     raw = POST.replace(b"Host: a\r\n", b"X-Forwarded-For: 1.2.3.4\r\nHost: a\r\n")
     (refused,) = feed(new_http1(max_body_bytes=1), raw)
     assert refused.refusal.status == 413 and refused.forwarded == {"HTTP_X_FORWARDED_FOR": "1.2.3.4"}
@@ -408,7 +407,7 @@ def test_a_refusal_keeps_them(new_http1):
 
 
 def test_whether_they_are_stripped_is_a_choice(new_http1):
-    """A listener may do more than take them out: it is asked for each such request, and no other."""
+    """A listener may do more than take fields out: the listener is asked for each such request, and no more."""
     asked = []
     protocol = new_http1(strip_forwarded=asked.append)
     feed(protocol, GET, GET[:-2] + b"X-Forwarded-For: 1\r\n\r\n")

@@ -1,4 +1,4 @@
-"""The fields by which proxies tell of their client: taken out of every request, read from the right end."""
+"""The fields of proxies about a client: taken out of every request, read from the right end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def new_exchange(*pairs):
 
 
 def claims(named=(*ALL, "x-forwarded-user"), hops=0, **sent):
-    """Return what is claimed by fields given as x_forwarded_for="..."."""
+    """Return the claims of fields given as x_forwarded_for="..."."""
     rules = Rules(frozenset(map(cgi_name, named)), hops, PROXIES.has_address)
     found = read_claims({"HTTP_" + name.upper(): value for name, value in sent.items()}, rules)
     return found._replace(fields=dict(found.fields))
@@ -58,7 +58,7 @@ def fault(**sent):
     return str(caught.value)
 
 
-# Taking them out
+# Taking fields out
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_strip_forwarded_drops_proxy_fields(name):
 
 
 def test_nothing_to_strip():
-    """Names that only look like it stay, and so do values."""
+    """Similar names stay, and so do values."""
     pairs = [("HTTP_FORWARDED_FOR", "1"), ("HTTP_X_REAL_IPS", "2"), ("HTTP_A", "HTTP_X_FORWARDED_FOR"), ("B", "")]
     exchange = new_exchange(*pairs)
     before = exchange.vars
@@ -101,7 +101,7 @@ def test_a_mark_tells_of_a_dropped_field():
 
 
 def test_repeated_fields_are_one_list():
-    """RFC 9110 5.3: several lines are one list, in their order."""
+    """RFC 9110 5.3: several lines are one list, in order."""
     exchange = new_exchange(
         ("HTTP_X_FORWARDED_FOR", "1"), ("A", ""), ("HTTP_X_FORWARDED_FOR", "2"), ("HTTP_FORWARDED", "x")
     )
@@ -111,7 +111,7 @@ def test_repeated_fields_are_one_list():
 
 
 def test_said_once_with_the_remedy(caplog):
-    """Where nobody is believed, the log says once what is missing, and how to have it."""
+    """Where nobody is believed, the log says once the missing setting, and how to have one."""
     caplog.set_level(logging.INFO, "aserve")
     take = StripForwarded("http://a:80")
     take(new_exchange(("A", "FORWARDED")))
@@ -133,7 +133,7 @@ def test_names_of_wire_and_environ_agree():
 @pytest.mark.parametrize(
     ("value", "hops", "client", "kept"),
     [
-        # By addresses: the first from the right that is no proxy.
+        # By addresses: the first from the right, proxies excepted.
         ("203.0.113.7", 0, CLIENT, "203.0.113.7"),
         ("198.51.100.1, 203.0.113.7", 0, CLIENT, "203.0.113.7"),
         ("203.0.113.7, 10.0.0.1", 0, CLIENT, "203.0.113.7, 10.0.0.1"),
@@ -160,7 +160,7 @@ def test_names_of_wire_and_environ_agree():
     ],
 )
 def test_x_forwarded_for(value, hops, client, kept):
-    """The client is the last whom a proxy of ours names; what stands before it is gone."""
+    """The client is the last address named by a proxy of ours; anything before is gone."""
     found = claims(hops=hops, x_forwarded_for=value)
     assert found.client == client
     assert found.fields.get("HTTP_X_FORWARDED_FOR") == kept
@@ -169,7 +169,7 @@ def test_x_forwarded_for(value, hops, client, kept):
 @pytest.mark.parametrize("value", ["x", "203.0.113", "203.0.113.7:", "203.0.113.7:99999", "[::1", "[1.2.3.4]", "[::1]80", "a:1",
                                    "::1:99999", "203.0.113.7;", "x.example", "for=1.2.3.4", "\xe9", "fe80::1%lo"])  # fmt: skip
 def test_a_malformed_address(value):
-    """A proxy that names no address is told so; what it meant is not guessed."""
+    """A proxy with a wrong address is told so; the meaning is not guessed."""
     assert fault(x_forwarded_for=f"203.0.113.7, {value}").startswith("X-Forwarded-For, as a proxy")
 
 
@@ -189,11 +189,11 @@ def test_a_malformed_address(value):
     ],
 )
 def test_nodes_have_an_address_or_nothing(text, node):
-    """RFC 7239 section 6: an address with or without a port, or nothing that tells who it is."""
+    """RFC 7239 section 6: an address with or without a port, or nothing about the client."""
     assert parse_node(text) == node
 
 
-# Those beside it
+# Fields beside X-Forwarded-For
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_nodes_have_an_address_or_nothing(text, node):
         (0, "203.0.113.7", "https, http", "http"),  # one proxy, one word: the last
         (0, "203.0.113.7, 10.0.0.1", "https, http", "https"),  # both have added theirs
         (0, "1.2.3.4, 203.0.113.7, 10.0.0.1", "x, https, http", "https"),
-        (0, "203.0.113.7, 10.0.0.1", "https", "https"),  # only one has, or it is overwritten
+        (0, "203.0.113.7, 10.0.0.1", "https", "https"),  # a single word, or overwritten
         (0, "", "https, http", "http"),
         (2, "", "x, https, http", "https"),
         (2, "203.0.113.7", "https, http", "http"),
@@ -215,7 +215,7 @@ def test_nodes_have_an_address_or_nothing(text, node):
     ],
 )
 def test_x_forwarded_proto(hops, xff, value, scheme):
-    """Of a list, the word of the proxy farthest from us that is ours."""
+    """Of a list, the word of our farthest proxy counts."""
     found = claims(hops=hops, x_forwarded_for=xff, x_forwarded_proto=value)
     assert found.scheme == scheme
     assert "," not in found.fields.get("HTTP_X_FORWARDED_PROTO", "")
@@ -232,7 +232,7 @@ def test_x_forwarded_proto(hops, xff, value, scheme):
     ],
 )
 def test_x_forwarded_host(value, host):
-    """A host, with its port if it has one."""
+    """A host, with any port given."""
     assert claims(x_forwarded_host=value).host == host
 
 
@@ -292,7 +292,7 @@ def test_malformed_fields_are_refused_by_name(name, value):
 
 
 def test_x_real_ip():
-    """One address, that of the nearest; where X-Forwarded-For tells more, that decides."""
+    """One address, of the nearest; where X-Forwarded-For tells more, X-Forwarded-For decides."""
     found = claims(x_real_ip="1.2.3.4, 203.0.113.7")
     assert found.client == CLIENT and found.fields == {"HTTP_X_REAL_IP": "203.0.113.7"}
     found = claims(x_real_ip="10.0.0.1", x_forwarded_for="203.0.113.7, 10.0.0.1")
@@ -301,7 +301,7 @@ def test_x_real_ip():
 
 
 def test_only_what_is_named():
-    """A field that the operator does not name is a client's word, even where a proxy sends it."""
+    """A field not named by the operator is the word of a client, even where a proxy sends the field."""
     sent = {name.replace("-", "_"): "garbage" for name in ALL}
     found = claims([FOR, "x-forwarded-user"], **{**sent, "x_forwarded_for": "203.0.113.7"}, x_forwarded_user="a, b",
                    x_forwarded_email="c", forwarded="garbage")  # fmt: skip
@@ -372,16 +372,16 @@ def test_forwarded_elements_respect_quotes(value, pairs):
         "garbage, for=a",
         "for=\xe9",
         "for=a/b",
-        'x=", for=1.2.3.4;by="[::1]"',  # a client's quote does not swallow what a proxy adds
+        'x=", for=1.2.3.4;by="[::1]"',  # the quote of a client does not swallow the words of a proxy
     ],
 )
 def test_a_malformed_forwarded(value):
-    """What is malformed anywhere is so as a whole: where its elements end nobody knows."""
+    """A field malformed anywhere is so as a whole: the ends of elements are unknown."""
     assert fault(named=["forwarded"], forwarded=value).startswith("Forwarded, as a proxy")
 
 
 def test_a_forwarded_that_is_too_long():
-    """What takes long to read is not read: a field as long as the limit is, a longer one is refused."""
+    """A field as long as the limit is read, a longer one is refused."""
     element = "for=192.0.2.1"
     longest = ", ".join([element] * 500)
     longest += ";by=" + "a" * (MAX_FORWARDED - len(longest) - 4)
@@ -395,7 +395,7 @@ def test_a_forwarded_that_is_too_long():
     [
         ("for=203.0.113.7;proto=https;host=example.com", 0, CLIENT, "https", "example.com", 1),
         ("for=1.2.3.4;proto=http, for=203.0.113.7", 0, CLIENT, "", "", 1),
-        # Of each, what the proxy farthest from us says.
+        # Of each, the word of our farthest proxy.
         ("for=203.0.113.7;proto=https;host=a, for=10.0.0.1;proto=http;host=b", 0, CLIENT, "https", "a", 2),
         ("for=203.0.113.7, for=10.0.0.1;proto=http;host=b", 0, CLIENT, "http", "b", 2),
         ("host=x, for=203.0.113.7, for=10.0.0.1;proto=http;host=b", 0, CLIENT, "http", "b", 2),
@@ -417,12 +417,12 @@ def test_forwarded_is_read_from_the_right(value, hops, client, scheme, host, kep
 
 @pytest.mark.parametrize("value", ["for=x", "for=1.2.3.4;proto=gopher", 'for=1.2.3.4;host="a b"', "for=[::1"])
 def test_forwarded_with_a_malformed_value(value):
-    """What a proxy of ours says must mean something."""
+    """The words of a proxy of ours must mean something."""
     assert fault(named=["forwarded"], forwarded=value).startswith("Forwarded, as a proxy")
 
 
 def test_a_client_s_values_need_no_meaning():
-    """What stands before the proxies' words must be well-formed, and no more."""
+    """Anything before the proxies' words must be well-formed, and no more."""
     assert (
         claims(["forwarded"], forwarded="for=x;proto=y;host=///, for=203.0.113.7".replace("///", '"/"')).client
         == CLIENT
@@ -430,7 +430,7 @@ def test_a_client_s_values_need_no_meaning():
 
 
 def test_forwarded_and_a_prefix():
-    """RFC 7239 has no prefix: it may come beside it, and counts the same proxies."""
+    """RFC 7239 has no prefix: a prefix may come beside, and counts the same proxies."""
     named = ["forwarded", "x-forwarded-prefix"]
     found = claims(named, forwarded="for=203.0.113.7, for=10.0.0.1", x_forwarded_prefix="/evil, /app, /inner")
     assert found.client == CLIENT and found.prefix == "/app"

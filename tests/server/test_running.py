@@ -1,4 +1,4 @@
-"""Serving until told to stop: in a task group, as a task, and as the process with its signals."""
+"""Serving until told to stop: in a task group, as a task, and as the process with signals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LOOPBACK = "127.0.0.1:0"
 
 
 def test_serve_in_a_task_group():
-    """anyio: the server is handed over once it accepts; cancelling drains."""
+    """anyio: the server is handed over once accepting; cancelling drains."""
 
     async def main():
         async with anyio.create_task_group() as group:
@@ -50,7 +50,7 @@ def test_serve_in_a_task_group():
 
 
 async def test_serve_as_a_task(tmp_path):
-    """A plain asyncio task serves until it is cancelled, and finishes what runs."""
+    """A plain asyncio task serves until cancelled, and finishes running requests."""
     path = str(tmp_path / "s")
     started, go_on = threading.Event(), threading.Event()
 
@@ -77,7 +77,7 @@ async def test_serve_as_a_task(tmp_path):
 
 
 async def test_serve_where_the_settings_say(monkeypatch):
-    """Without a place to bind, it is that of the settings."""
+    """Without a place to bind, the settings have one."""
     given = []
 
     def stop(app, *by_position, **settings):
@@ -97,7 +97,7 @@ aserve.serve(lambda environ, start_response: [], "127.0.0.1:0", 3)
 
 
 def test_serve_that_nothing_awaits():
-    """The last line of a script says what to write, on PyPy at exit."""
+    """The last line of a script says the words to write, on PyPy at exit."""
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
     assert (
         "aserve.serve() was not awaited, and has served nothing: in a script write aserve.run(app, ...)" in done.stderr
@@ -105,7 +105,7 @@ def test_serve_that_nothing_awaits():
 
 
 def test_when_serve_warns(recwarn):
-    """One that has begun needs no word; nor does one beside a loop: a task that was cancelled, or one that Python warns of."""
+    """A coroutine begun needs no word; nor one beside a loop: a cancelled task, or a task with a warning of Python."""
     running._warn_unawaited([None])
     asyncio.run(warn_beside_a_loop())
     assert not recwarn.list
@@ -114,7 +114,7 @@ def test_when_serve_warns(recwarn):
 
 
 async def warn_beside_a_loop():
-    """What is given up while a loop runs."""
+    """Give up a coroutine while a loop runs."""
     running._warn_unawaited([])
 
 
@@ -130,7 +130,7 @@ async def test_serve_by_position(monkeypatch):
 
 
 async def test_serve_that_cannot_bind():
-    """serve() raises what Server raises."""
+    """serve() raises the errors of Server."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -142,7 +142,7 @@ async def test_serve_that_cannot_bind():
 
 
 class OnLine(logging.Handler):
-    """Does something on the loop's own thread as soon as the log has a line that begins so."""
+    """Act on the thread of the loop as soon as the log has a line with this beginning."""
 
     def __init__(self, start, act):
         super().__init__()
@@ -211,14 +211,14 @@ def test_run_with_tls(on_serving, authority, monkeypatch):
 
 @pytest.fixture
 def hangup():
-    """Set what SIGHUP does as the test begins; it is put back afterwards."""
+    """Set the handler of SIGHUP for the test; the old handler is put back afterwards."""
     before = signal.getsignal(signal.SIGHUP)
     yield functools.partial(signal.signal, signal.SIGHUP)
     signal.signal(signal.SIGHUP, before)
 
 
 def test_a_hangup_drains(hangup, on_serving, caplog):
-    """Where there is nothing to load anew, SIGHUP would end the process: it drains."""
+    """With nothing to load anew, SIGHUP would end the process: the server drains."""
     hangup(signal.SIG_DFL)
     on_serving(lambda _: os.kill(os.getpid(), signal.SIGHUP))
     assert aserve.run(hello, LOOPBACK) == 0 and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
@@ -227,7 +227,7 @@ def test_a_hangup_drains(hangup, on_serving, caplog):
 
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda number, frame: None], ids=["nohup", "own"])
 def test_a_hangup_that_ends_nothing(handler, hangup, on_serving):
-    """`nohup` and a program's own handler are left as they are."""
+    """`nohup` and a handler of the program are left alone."""
     hangup(handler)
     seen = []
     on_serving(lambda _: seen.append(signal.getsignal(signal.SIGHUP)) or os.kill(os.getpid(), signal.SIGTERM))
@@ -257,7 +257,7 @@ def test_run_serves_the_address_said(on_serving):
 
 
 def test_run_takes_a_config_or_settings():
-    """run() refuses what Server refuses."""
+    """run() refuses the same as Server."""
     with pytest.raises(TypeError, match="not both"):
         aserve.run(hello, Config(bind=LOOPBACK), threads=3)
     with pytest.raises(TypeError, match="not both"):
@@ -273,7 +273,7 @@ def test_what_only_the_command_does(call, name, value):
 
 
 def test_a_signal_before_it_serves(monkeypatch, caplog):
-    """A signal that comes while the server starts drains it, too: whoever has connected by then is served."""
+    """A signal during the start drains the server, too: clients connected by then are served."""
     caplog.set_level(logging.INFO, "aserve")
     bound = listening_module.bind_listeners
 
@@ -289,7 +289,7 @@ def test_a_signal_before_it_serves(monkeypatch, caplog):
 
 
 def test_a_second_signal_at_once_is_the_same_one(on_serving, monkeypatch):
-    """Ctrl-C comes to the process and its group: two signals together are one."""
+    """Ctrl-C comes to the process and to the group: two signals together are one."""
     ended = []
     monkeypatch.setattr(os, "_exit", ended.append)
 
@@ -302,7 +302,7 @@ def test_a_second_signal_at_once_is_the_same_one(on_serving, monkeypatch):
 
 
 def test_a_second_signal_later_ends_at_once(on_serving, monkeypatch, caplog):
-    """Who asks again after a while does not want to wait."""
+    """A second request after a while means no wait."""
     ended = []
     monkeypatch.setattr(os, "_exit", ended.append)
     monkeypatch.setattr(running, "SAME_SIGNAL_SECONDS", -1.0)
@@ -318,7 +318,7 @@ def test_a_second_signal_later_ends_at_once(on_serving, monkeypatch, caplog):
 
 
 def test_run_that_cannot_bind():
-    """run() raises what Server raises, and leaves no event loop behind."""
+    """run() raises the errors of Server, and leaves no event loop behind."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -327,7 +327,7 @@ def test_run_that_cannot_bind():
 
 
 def test_run_with_an_unclean_end(on_serving, caplog):
-    """What could not be finished is an exit status of 1."""
+    """Unfinished requests mean an exit status of 1."""
     gate = threading.Event()
 
     def app(environ, start_response):
@@ -352,7 +352,7 @@ def test_run_with_an_unclean_end(on_serving, caplog):
 
 
 def test_standard_descriptors_are_filled_again(monkeypatch):
-    """A view may close one at any time."""
+    """A view may close a descriptor at any time."""
     calls = []
     monkeypatch.setattr(running, "FILLING_SECONDS", 0.0)
     monkeypatch.setattr(running, "fill_standard_streams", lambda: calls.append(None))
@@ -361,7 +361,7 @@ def test_standard_descriptors_are_filled_again(monkeypatch):
 
 
 def test_the_kind_of_loop(monkeypatch):
-    """auto takes uvloop where it is; asyncio is always there; uvloop must be."""
+    """auto takes uvloop where installed; asyncio is always there; uvloop must be."""
     uvloop = pytest.importorskip("uvloop")
     for kind, is_uvloop in (("auto", True), ("uvloop", True), ("asyncio", False)):
         loop = running.new_loop(kind)
@@ -386,7 +386,7 @@ def terminate(_):
 
 
 def test_what_the_process_becomes(tmp_path, monkeypatch, on_serving):
-    """It binds, writes the pid file, becomes another, and only then serves; in the end all is put away."""
+    """The process binds, writes the pid file, becomes another account, and only then serves; in the end all is put away."""
     seen = []
     monkeypatch.setattr(running, "become", lambda account: seen.append((account, sorted(os.listdir(tmp_path)))))
     on_serving(terminate)
@@ -397,7 +397,7 @@ def test_what_the_process_becomes(tmp_path, monkeypatch, on_serving):
 
 
 def test_who_may_not_become_another(tmp_path, monkeypatch):
-    """What was bound is let go."""
+    """Bound sockets are let go."""
 
     def refuse(account):
         raise ConfigError("only root may")
@@ -420,7 +420,7 @@ def test_umask_is_of_the_whole_process(on_serving):
 
 
 def test_an_app_alone(tmp_path, on_serving):
-    """Bound before or not, one process is no wsgi.multiprocess."""
+    """Bound before or not, a single process is no wsgi.multiprocess."""
     bodies = []
 
     def app(environ, start_response):
@@ -447,7 +447,7 @@ def test_an_app_alone(tmp_path, on_serving):
 
 @pytest.fixture
 def manager(tmp_path, monkeypatch):
-    """A service manager that has started this process."""
+    """A service manager with this process as service."""
     manager = Manager(tmp_path / "notify")
     monkeypatch.setenv("NOTIFY_SOCKET", manager.address)
     yield manager
@@ -455,7 +455,7 @@ def manager(tmp_path, monkeypatch):
 
 
 def test_systemd_is_told(manager, on_serving):
-    """READY once it accepts, STOPPING when it drains, each with a line for `systemctl status`."""
+    """READY once accepting, STOPPING when draining, each with a line for `systemctl status`."""
     on_serving(terminate)
     assert aserve.run(hello, LOOPBACK, drain_seconds=7) == 0
     ready, stopping = manager.hear()
@@ -464,7 +464,7 @@ def test_systemd_is_told(manager, on_serving):
 
 
 def test_what_systemd_could_not_take(manager, on_serving, monkeypatch):
-    """READY is said again, or systemd would end the service after its time for a start."""
+    """READY is said again, or systemd would end the service after the time for a start."""
     real, sent = Notifier.send, []
 
     def send(self, *fields, fds=()):
@@ -480,7 +480,7 @@ def test_what_systemd_could_not_take(manager, on_serving, monkeypatch):
 
 
 def test_a_reload_for_systemd(manager, on_serving, authority, monkeypatch):
-    """Type=notify-reload sends SIGHUP, and waits for RELOADING with the time, and READY; also where it has failed."""
+    """Type=notify-reload sends SIGHUP, and waits for RELOADING with the time, and READY; also after a failure."""
     issued = authority.issue("localhost")
     outcomes, real = [False, True], Server.reload_certificates
 
@@ -500,7 +500,7 @@ def test_a_reload_for_systemd(manager, on_serving, authority, monkeypatch):
 
 
 def test_a_reload_of_nothing(manager, on_line, caplog):
-    """Without certificates SIGHUP of systemd's ends nobody: it is answered, and the log says what to do."""
+    """Without certificates systemd's SIGHUP ends nobody: READY answers, and the log says the remedy."""
     on_line("SIGHUP: nothing was loaded anew", terminate)
     on_line("serving on ", lambda _: os.kill(os.getpid(), signal.SIGHUP))
     assert aserve.run(hello, LOOPBACK) == 0
@@ -509,7 +509,7 @@ def test_a_reload_of_nothing(manager, on_line, caplog):
 
 
 def test_a_thread_does_not_speak_for_the_process(manager):
-    """run() in a thread of a program says nothing to systemd, as it handles no signals."""
+    """run() in a thread of a program says nothing to systemd, and handles no signals."""
     ended = []
 
     async def serve_and_fail(self):
@@ -547,7 +547,7 @@ def test_signals_that_mean_nothing_here(on_serving, monkeypatch, caplog):
 
 @pytest.fixture
 def watchdog(manager, monkeypatch):
-    """It is to be fed, and each second is an instant."""
+    """The watchdog is to be fed, and each second is an instant."""
     monkeypatch.setattr(running, "TELLING_SECONDS", 0.001)
     monkeypatch.setenv("WATCHDOG_USEC", "4000000")
     enabled = []
@@ -558,7 +558,7 @@ def watchdog(manager, monkeypatch):
 
 
 def test_the_watchdog_is_fed(watchdog, on_serving):
-    """It is told that all is well again and again, also while it drains."""
+    """systemd is told again and again of a healthy server, also during the drain."""
     seen = []
 
     async def drain(self):
@@ -576,7 +576,7 @@ def test_the_watchdog_is_fed(watchdog, on_serving):
 
 
 def test_the_watchdog_is_not_fed(watchdog, on_serving, monkeypatch, caplog):
-    """While no worker begins what waits, systemd hears nothing; half-way the log says what will happen."""
+    """While no worker begins waiting requests, systemd hears nothing; half-way the log tells the end to come."""
     looks = []
 
     def statistics(self):

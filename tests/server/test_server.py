@@ -1,4 +1,4 @@
-"""Serving on an event loop: what is bound is let go, what runs is finished."""
+"""Serving on an event loop: bound sockets are let go, running requests finished."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def test_a_server_that_has_not_started():
 
 
 def test_a_start_without_a_loop():
-    """It takes asyncio's: under trio, or none, the reason says so."""
+    """A server takes the loop of asyncio: under trio, or none, the reason says so."""
     with pytest.raises(RuntimeError, match="no event loop of asyncio"):
         Server(hello, bind=LOOPBACK).start().send(None)
 
 
 async def test_a_second_start():
-    """It is refused, and the first serves on."""
+    """The second start is refused, and the first serves on."""
     async with Server(hello, bind=LOOPBACK) as server:
         with pytest.raises(RuntimeError, match="serves already; it may start again when it has drained"):
             await server.start()
@@ -52,7 +52,7 @@ async def test_a_second_start():
 
 
 def test_an_end_without_a_start():
-    """To drain a server that was never started is nothing to do; to wait for its failure is a mistake."""
+    """The drain of a server never started does nothing; waiting for its failure is a mistake."""
 
     async def main():
         server = Server(hello, bind=LOOPBACK)
@@ -64,7 +64,7 @@ def test_an_end_without_a_start():
 
 
 def test_where_threads_are_none(monkeypatch):
-    """An app that has patched threads and sockets away is not served, and nothing is bound."""
+    """An app with threads and sockets patched away is not served, and nothing is bound."""
     monkeypatch.setitem(sys.modules, "gevent.monkey", types.SimpleNamespace(is_module_patched=lambda name: True))
 
     async def main():
@@ -81,7 +81,7 @@ def test_where_threads_are_none(monkeypatch):
 
 @pytest.mark.parametrize("threads", [0, 2])
 async def test_serve_and_drain(threads):
-    """Within the block it serves, and knows where; after it, nothing is bound any more."""
+    """Within the block the server serves, and knows where; afterwards nothing is bound any more."""
 
     async def main():
         async with Server(hello, bind=[LOOPBACK, LOOPBACK], threads=threads) as server:
@@ -98,7 +98,7 @@ async def test_serve_and_drain(threads):
 
 
 async def test_a_unix_socket(tmp_path):
-    """A unix socket's file comes and goes with the server; its client has no address."""
+    """The file of a unix socket comes and goes with the server; the client has no address."""
     path, seen = str(tmp_path / "s"), {}
 
     def app(environ, start_response):
@@ -116,7 +116,7 @@ async def test_a_unix_socket(tmp_path):
 
 
 async def test_what_the_listener_says():
-    """Each listener has a base environ of its own."""
+    """Each listener has a base environ."""
     seen = []
 
     def app(environ, start_response):
@@ -134,7 +134,7 @@ async def test_what_the_listener_says():
 
 
 async def test_unready_by_the_program():
-    """The program may say that it should get no requests; it gets them all the same."""
+    """A program unready by its own word gets all requests all the same."""
     async with Server(hello, bind=[LOOPBACK, LOOPBACK], healthcheck_path="/health") as server:
         server.set_unready("the database is gone")
         for address in server.addresses:
@@ -146,7 +146,7 @@ async def test_unready_by_the_program():
 
 
 async def test_drain_finishes_what_runs():
-    """A request that is with the app when the drain begins gets its whole response."""
+    """A request inside the app when the drain begins gets the whole response."""
     started, go_on = threading.Event(), threading.Event()
 
     def app(environ, start_response):
@@ -170,7 +170,7 @@ async def test_drain_finishes_what_runs():
 
 
 async def test_drain_closes_idle_connections():
-    """A connection that waits for its next request does not hold up the end."""
+    """A connection idle between requests does not hold up the end."""
 
     async def main():
         server = Server(hello, bind=LOOPBACK)
@@ -185,7 +185,7 @@ async def test_drain_closes_idle_connections():
 
 
 async def test_drain_has_an_end(caplog):
-    """After drain_seconds, what hangs is cut off, named, and left behind."""
+    """After drain_seconds, hanging requests are cut off, named, and left behind."""
     started, go_on = threading.Event(), threading.Event()
 
     def app(environ, start_response):
@@ -216,7 +216,7 @@ async def test_drain_has_an_end(caplog):
 
 @pytest.mark.parametrize(("threads", "extra"), [(1, 0), (2, 64)])
 async def test_one_thread_is_one_thread(threads, extra):
-    """An app that was promised that no other thread calls it is never called by an extra one."""
+    """An app promised one thread is never called by an extra one."""
 
     async def main():
         async with Server(hello, bind=LOOPBACK, threads=threads) as server:
@@ -227,7 +227,7 @@ async def test_one_thread_is_one_thread(threads, extra):
 
 
 async def test_drain_twice_and_start_again():
-    """A server that has drained may start again; draining twice does nothing more."""
+    """A drained server may start again; draining twice does nothing more."""
 
     async def main():
         server = Server(hello, bind=LOOPBACK, threads=1)
@@ -248,7 +248,7 @@ PACKET = b"\x00\x15\x00\x00\x0e\x00REQUEST_METHOD\x03\x00GET"
 @pytest.mark.both_loops
 @pytest.mark.parametrize("bind", ["uwsgi://127.0.0.1:0", "uwsgi://unix:{}/s"])
 async def test_what_the_kernel_has_queued_is_served(bind, tmp_path):
-    """A front server whose connection nobody has accepted yet has sent its request: it is answered."""
+    """The request of a front server is answered, though nobody has accepted the connection yet."""
 
     async def main():
         server = Server(hello, bind=bind.format(tmp_path), threads=1)
@@ -259,7 +259,7 @@ async def test_what_the_kernel_has_queued_is_served(bind, tmp_path):
             clients.append(socket.socket(socket.AF_UNIX if "unix" in bind else socket.AF_INET))
             clients[-1].connect(address)
             clients[-1].send(PACKET)
-        assert await server.drain() is True  # not one turn of the loop since they have connected
+        assert await server.drain() is True  # not one turn of the loop since the clients have connected
         for client in clients:
             client.settimeout(30)
             assert client.recv(4096).endswith(b"hello")
@@ -285,12 +285,12 @@ async def test_a_queue_of_clients_that_are_gone(monkeypatch):
     await main()
 
 
-# Listeners that other processes serve, too
+# Listeners shared with more processes
 
 
 @pytest.fixture
 def shared(tmp_path):
-    """Listeners as another process has bound them: shared(bind)."""
+    """Listeners bound by another process: shared(bind)."""
     opened = []
 
     def open_(bind):
@@ -309,7 +309,7 @@ BINDS = ["uwsgi://127.0.0.1:0", "uwsgi://unix:{}/s"]
 @pytest.mark.parametrize("bind", BINDS)
 @pytest.mark.parametrize("lane", ["auto", "off"])
 async def test_a_server_that_is_replaced_leaves_the_queue(bind, lane, shared):
-    """Who is queued on shared listeners when one server ends is served by another."""
+    """Clients queued on shared listeners when one server ends are served by another."""
     listeners = shared(bind)
     old = Server(hello, threads=1, lane=lane, processes=Processes(listeners))
     await old.start()
@@ -329,7 +329,7 @@ async def test_a_server_that_is_replaced_leaves_the_queue(bind, lane, shared):
 
 @pytest.mark.parametrize("bind", BINDS)
 async def test_a_server_that_is_not_replaced_ends_shared_listeners(bind, shared):
-    """When nobody goes on, what is queued is served, and nobody else comes, though another process holds the listener."""
+    """Where nobody goes on, the queue is served, and nobody else comes, though another process holds the listener."""
     (listener,) = shared(bind)
     server = Server(hello, threads=1, processes=Processes([listener._replace(socket=listener.socket.dup())]))
     await server.start()
@@ -346,7 +346,7 @@ async def test_a_server_that_is_not_replaced_ends_shared_listeners(bind, shared)
 
 
 async def test_a_start_that_fails_leaves_shared_listeners(shared, tmp_path):
-    """They are not this server's to close."""
+    """The server does not close the listeners of another process."""
     (listener,) = shared(BINDS[1])
     server = Server(hello, processes=Processes([listener]), access_log=str(tmp_path / "no" / "log"))
     with pytest.raises(BindError):
@@ -371,7 +371,7 @@ async def test_other_processes_are_told_to_the_app(is_shared, shared):
 @pytest.mark.both_loops
 @pytest.mark.parametrize("lane", ["auto", "off"])
 async def test_kept_connections_may_ask_once_more_when_it_is_replaced(lane, shared, monkeypatch):
-    """A request on its way while the server drains is answered, and the connection closed; one that idles is closed."""
+    """A request on the way while the server drains is answered, and the connection closed; an idle connection is closed."""
     monkeypatch.setattr("aserve.server.server.LEAVING_SECONDS", 0.3)
     server = Server(hello, threads=1, lane=lane, processes=Processes(shared(LOOPBACK)))
     await server.start()
@@ -379,7 +379,7 @@ async def test_kept_connections_may_ask_once_more_when_it_is_replaced(lane, shar
     draining = asyncio.ensure_future(server.drain(is_replaced=True))
     (_, reader, writer), (_, idle, idle_writer) = streams
     head = b""
-    while b"Connection: close\r\n" not in head:  # until it has told every connection, it keeps them
+    while b"Connection: close\r\n" not in head:  # connections are kept until each is told
         writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
         assert await reader.readexactly(5) == b"hello"
@@ -405,7 +405,7 @@ async def test_after_the_end_it_listens_nowhere():
 
 
 async def test_several_servers_share_a_loop():
-    """Servers know nothing of one another."""
+    """Servers know nothing of each other."""
 
     async def main():
         async with Server(hello, bind=LOOPBACK, threads=1) as one:
@@ -421,7 +421,7 @@ async def test_several_servers_share_a_loop():
 
 @pytest.mark.parametrize("what", ["port", "log", "file"])
 async def test_a_failing_start_leaves_nothing_bound(what, tmp_path):
-    """Whatever cannot be opened, what was opened before it is closed again."""
+    """After a failing open, everything opened before is closed again."""
     port, path = free_port(), tmp_path / "s"
     bind, settings = [f"127.0.0.1:{port}", f"unix:{path}"], {}
     if what == "port":
@@ -445,7 +445,7 @@ async def test_a_failing_start_leaves_nothing_bound(what, tmp_path):
 
 @pytest.mark.parametrize("threads", [0, 2])
 async def test_a_start_that_fails_half_way_through(threads, monkeypatch):
-    """Workers that wait for requests already end again, and the start may be tried anew."""
+    """Workers waiting for requests end again, and the start may be tried anew."""
     ports = [free_port(), free_port()]
     monkeypatch.setattr(listening_module, "is_available", lambda listener, _: listener.address[1] == ports[0])
 
@@ -454,7 +454,7 @@ async def test_a_start_that_fails_half_way_through(threads, monkeypatch):
 
     async def main():
         server = Server(hello, bind=[f"127.0.0.1:{port}" for port in ports], threads=threads)
-        before = {*threading.enumerate()}  # a thread of another test may be on its way out
+        before = {*threading.enumerate()}  # a thread of another test may be ending
         with monkeypatch.context() as patch:
             patch.setattr(Acceptor, "start", fail)
             with pytest.raises(MemoryError):
@@ -470,7 +470,7 @@ async def test_a_start_that_fails_half_way_through(threads, monkeypatch):
 
 
 async def test_certificates_that_cannot_be_used():
-    """start() says what is wrong, and has bound nothing."""
+    """start() names the fault, and has bound nothing."""
     port = free_port()
 
     async def run():
@@ -512,7 +512,7 @@ async def test_every_second_the_server_has_its_chores(tmp_path, monkeypatch):
 
 
 async def test_a_fault_does_not_stop_the_timer(monkeypatch):
-    """Time-outs of all connections must not end with a fault in one second's look."""
+    """Time-outs of all connections must not end with a fault in the look of one second."""
 
     async def main():
         loop = asyncio.get_running_loop()
@@ -558,7 +558,7 @@ async def test_a_second_without_an_access_log(monkeypatch):
 
 
 async def test_drain_after_a_failing_start(tmp_path):
-    """A server that could not start has nothing to finish."""
+    """A server without a start has nothing to finish."""
 
     async def main():
         server = Server(hello, bind=f"unix:{tmp_path}/no/s")
@@ -571,7 +571,7 @@ async def test_drain_after_a_failing_start(tmp_path):
 
 @pytest.mark.parametrize(("slot", "are_taken"), [(None, True), (2, False)])
 async def test_times_for_the_control_socket(tmp_path, slot, are_taken):
-    """`aserve status` has the oldest requests; with workers, these are in memory that the supervisor reads."""
+    """`aserve status` has the oldest requests; with workers, the supervisor reads their memory."""
     async with Server(
         hello, Config(bind=LOOPBACK, control=str(tmp_path / "c")), processes=Processes(is_alone=True, slot=slot)
     ) as server:
@@ -580,7 +580,7 @@ async def test_times_for_the_control_socket(tmp_path, slot, are_taken):
 
 @pytest.mark.parametrize(("metrics", "seconds"), [(True, 3.0), (False, 0.0)])
 async def test_how_long_threads_were_busy(tmp_path, metrics, seconds):
-    """Where requests are timed and counted, those under way are a part of it."""
+    """Where requests are timed and counted, running requests are included."""
     settings = {"metrics": f"unix:{tmp_path}/m"} if metrics else {}
     async with Server(hello, bind=LOOPBACK, **settings) as server:
         server._inner.thread_seconds = lambda now: 3.0

@@ -1,4 +1,4 @@
-"""Workers that wait for requests themselves: one at a time leads, and another takes its place when an app blocks."""
+"""Waiting workers: one at a time leads, and another takes over when an app blocks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aserve.workers.cpu import CpuMeter
 
 
 async def test_the_leader_runs_what_it_finds():
-    """Requests are run by their waiting worker, in order, and the loop is not asked; then it waits again."""
+    """The waiting worker runs requests in order without the loop, then waits again."""
 
     async def test(harness, handles):
         for _ in range(3):
@@ -51,7 +51,7 @@ async def test_a_wake_without_a_reason():
 
 @pytest.mark.parametrize("count", [2, 3, 8])
 async def test_a_request_that_blocks_holds_up_nobody(count):
-    """Behind a slow batch, another worker takes over its rest, and the waiting."""
+    """Another worker takes over the rest of a slow batch, and the waiting."""
 
     async def test(harness, handles):
         held = [harness.held() for _ in range(count)]
@@ -72,7 +72,7 @@ async def test_a_request_that_blocks_holds_up_nobody(count):
 
 
 async def test_the_only_request_blocks():
-    """A request that blocks alone: another worker comes to wait for more."""
+    """While a request blocks alone, another worker waits for more."""
 
     async def test(harness, handles):
         job, _, started = harness.held()
@@ -89,14 +89,14 @@ async def test_the_only_request_blocks():
 
 @pytest.fixture
 def blocking(monkeypatch):
-    """Every look finds a blocked app, also where its worker only lacks the CPU."""
+    """Every look finds a blocked app, also where the worker only lacks the CPU."""
     monkeypatch.setattr(CpuMeter, "measure", lambda _: False)
     monkeypatch.setattr(executor_module, "is_ready", lambda _: False)
 
 
 @pytest.mark.usefixtures("blocking")
 async def test_after_an_app_was_seen_to_block():
-    """From then on a leader wakes the next one before it begins, without waiting for the time to be over."""
+    """A leader then wakes the next worker before a batch, without waiting for the time to be over."""
 
     async def test(harness, handles):
         first, _, started = harness.held()
@@ -116,7 +116,7 @@ async def test_after_an_app_was_seen_to_block():
         handles.bring(job)
         await wait(done)
         await until(lambda: harness.executor.is_leader_waiting)
-        assert not harness.executor.app_blocks  # nobody was inside the app: it is learnt anew
+        assert not harness.executor.app_blocks  # nobody was inside the app: the executor learns anew
 
     assert await run_with_leader(test) == []
 
@@ -140,7 +140,7 @@ async def test_a_worker_without_a_cpu(monkeypatch):
         [worker] = harness.executor.threads.at_work
         assert set(asked) == {worker.native_id} and not harness.executor.app_blocks
         is_ready = False
-        assert await wait(done) != await started  # the next one, or the one behind it, if that has a CPU first
+        assert await wait(done) != await started  # the next one, or the worker behind, if first with a CPU
         assert harness.executor.app_blocks
 
     assert await run_with_leader(test) == []
@@ -148,7 +148,7 @@ async def test_a_worker_without_a_cpu(monkeypatch):
 
 @pytest.mark.parametrize("app_blocks", [False, True])
 async def test_a_queue_that_moves(app_blocks):
-    """The loop looks no more until answers cease; but once an app was seen to block it looks again soon."""
+    """The loop looks no more until answers cease; after the sight of a blocked app, soon again."""
 
     async def test(harness, handles):
         watches, executor = [], harness.executor
@@ -170,7 +170,7 @@ async def test_a_queue_that_moves(app_blocks):
 
 @pytest.mark.parametrize("where", ["wait", "take"])
 async def test_the_time_is_over_before_the_batch_has_begun(where):
-    """A leader late to its batch (no CPU, no GIL) is watched all the same when its app then blocks."""
+    """A leader late to a batch (no CPU, no GIL) is watched all the same when the app then blocks."""
 
     async def test(harness, handles):
         held, gate, started = harness.held()
@@ -181,7 +181,7 @@ async def test_the_time_is_over_before_the_batch_has_begun(where):
         await until(lambda: not handles.batches if where == "wait" else handles.in_take.is_set())
         await handles.stall()
         for _ in range(10):
-            await asyncio.sleep(0.001)  # looks of the executor's, at a batch that nobody has seen yet
+            await asyncio.sleep(0.001)  # looks of the executor, at a batch nobody has seen yet
         late.set()
         await wait(started)
         assert await wait(done) != await started
@@ -191,7 +191,7 @@ async def test_the_time_is_over_before_the_batch_has_begun(where):
 
 @pytest.mark.provokes("please report this as a bug")
 async def test_a_timer_that_cannot_be_read(caplog, monkeypatch):
-    """It is watched no longer: no busy loop, and one line."""
+    """The batch is watched no longer: no busy loop, and one line."""
 
     def read(*_):
         raise OSError(errno.EBADF, "Bad file descriptor")
@@ -209,7 +209,7 @@ async def test_a_timer_that_cannot_be_read(caplog, monkeypatch):
 
 
 async def test_a_pause_is_told_when_requests_cease():
-    """A waiter for a pause is told when requests cease; and while a batch takes long again and again, until behind its end."""
+    """A waiter for a pause is told when requests cease; with one long batch after another, behind the end."""
     told = []
 
     async def test(harness, handles):
@@ -231,7 +231,7 @@ async def test_a_pause_is_told_when_requests_cease():
 
 @pytest.mark.provokes("please report this as a bug")
 async def test_a_pause_that_fails(caplog):
-    """It is logged, and the timer goes on."""
+    """The fault is logged, and the timer goes on."""
 
     async def test(harness, handles):
         harness.executor.on_pause = [].pop
@@ -244,12 +244,12 @@ async def test_a_pause_that_fails(caplog):
 
 
 async def test_in_a_child_nothing_more_runs(monkeypatch):
-    """A forked child leaves, should it come for its next job, and nobody in it waits for requests."""
+    """A forked child leaves if asked for the next job, and nobody in the child waits for requests."""
     left = []
     monkeypatch.setattr(executor_module, "end_child", lambda _: left.append(True))
 
     async def test(harness, handles):
-        child = copy.copy(harness.executor)  # as fork() makes it
+        child = copy.copy(harness.executor)  # as after fork()
         child.jobs, child.leadership = child.jobs.copy(), child.leadership.copy()
         child.jobs.append((left.append, "another's"))
         child.on_forked()
@@ -261,7 +261,7 @@ async def test_in_a_child_nothing_more_runs(monkeypatch):
 
 
 async def test_the_batch_is_done_after_all():
-    """A timer that was reset before the loop could read it means nothing."""
+    """A timer reset before the loop could read means nothing."""
 
     async def test(harness, handles):
         harness.executor._on_stall()
@@ -273,7 +273,7 @@ async def test_the_batch_is_done_after_all():
 
 
 async def test_a_job_of_the_loop_wakes_the_leader():
-    """With a single worker the leader gives up its token for a job of the loop's, and takes it again."""
+    """With a single worker the leader gives up the token for a job of the loop, and takes the token again."""
 
     async def test(harness, handles):
         for number in range(3):
@@ -284,7 +284,7 @@ async def test_a_job_of_the_loop_wakes_the_leader():
 
 
 async def test_a_job_of_the_loop_prefers_another_worker():
-    """While there are others, the leader goes on waiting."""
+    """While there are more workers, the leader goes on waiting."""
 
     async def test(harness, handles):
         assert await wait(harness.submit(1)) == (1, "aserve-worker-2")
@@ -308,7 +308,7 @@ class LeadershipToken(list):
 
 
 async def test_a_job_that_comes_as_the_leader_begins_to_wait():
-    """A job submitted between the leader's look at the queue and its wait is not left behind."""
+    """A job submitted between the leader's look at the queue and the wait is not left behind."""
 
     async def test(harness, handles):
         done = harness.loop.create_future()
@@ -323,7 +323,7 @@ async def test_a_job_that_comes_as_the_leader_begins_to_wait():
             woken.wait(PATIENCE_SECONDS)
 
         harness.executor.leadership = LeadershipToken(act)
-        handles.bring(lambda _: None)  # the leader takes it, and waits again
+        handles.bring(lambda _: None)  # the leader takes the batch, and waits again
         await wait(done)
 
     assert await run_with_leader(test, max_threads=1) == []
@@ -335,14 +335,14 @@ async def test_a_job_of_the_loop_leaves_the_token_watched():
     async def test(harness, handles):
         gate, started = harness.submit_held()
         await wait(started)
-        assert handles.waits[-1] == (0, "aserve-worker-1")  # behind a wake of its own
+        assert handles.waits[-1] == (0, "aserve-worker-1")  # behind a wake by the leader
         assert not handles.woken.acquire(blocking=False)
 
     assert await run_with_leader(test, max_threads=1) == []
 
 
 async def test_all_workers_are_busy():
-    """Then the loop looks for new requests, so that pings are answered; the rest waits for a worker."""
+    """The loop then looks for new requests, so pings are answered; the rest waits for a worker."""
 
     async def test(harness, handles):
         job, gate, started = harness.held()
@@ -371,7 +371,7 @@ async def test_looks_are_rare():
         await handles.stall()
         before, start = len(handles.waits), time.monotonic()
         await until(lambda: len(handles.waits) >= before + 5)
-        # The first may come at once. A busy machine makes it longer, never shorter.
+        # The first may come at once. A busy machine makes the time longer, never shorter.
         assert time.monotonic() - start >= 3 * executor_module.BUSY_POLL_SECONDS
 
     assert await run_with_leader(test, max_threads=1) == []
@@ -379,8 +379,6 @@ async def test_looks_are_rare():
 
 @pytest.mark.usefixtures("blocking")
 async def test_a_batch_stalls_behind_a_poll():
-    """A batch that stalls before the next look is due does not wait for that."""
-
     async def test(harness, handles):
         held = [harness.held() for _ in range(2)]
         handles.bring(*[job for job, _, _ in held])
@@ -396,7 +394,7 @@ async def test_a_batch_stalls_behind_a_poll():
 
 
 async def test_a_worker_goes_to_sleep_during_a_poll():
-    """A worker that finds the token taken by the polling loop is woken to wait for requests."""
+    """A worker without the token, taken by the polling loop, is woken to wait for requests."""
 
     async def test(harness, handles):
         job, gate, started = harness.held()
@@ -420,7 +418,7 @@ async def test_a_worker_goes_to_sleep_during_a_poll():
 
 
 async def test_nobody_to_look_for():
-    """A poll that finds the token taken sees nothing, and harms nothing."""
+    """A poll without the token sees nothing, and harms nothing."""
 
     async def test(harness, handles):
         harness.executor._poll_while_busy()
@@ -474,7 +472,7 @@ async def test_handles_that_fail(is_poll, caplog):
 
 @pytest.mark.parametrize("is_waiting", [True, False])
 async def test_stop_ends_the_leader(is_waiting):
-    """Whether it waits or takes a batch: its found requests are still run, and nobody waits again."""
+    """Found requests are still run, and nobody waits again."""
 
     async def test(harness, handles):
         job, done = answering(harness)
@@ -494,7 +492,7 @@ async def test_stop_ends_the_leader(is_waiting):
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_no_request_is_lost_or_run_twice(seed):
-    """Batches and jobs of the loop at once, some of which block; a timer that goes off at any time."""
+    """Batches and jobs of the loop at once, some blocking; a timer going off at any time."""
     choose = random.Random(seed)
     total = 600
 
@@ -539,7 +537,7 @@ async def test_no_request_is_lost_or_run_twice(seed):
 
 
 async def test_a_leader_that_has_found_something_is_busy():
-    """Also before it has the GIL: a count of the workers has it meanwhile."""
+    """A count of the workers has the GIL meanwhile."""
 
     async def test(harness, handles):
         await until(lambda: handles.is_waiting)
@@ -573,7 +571,7 @@ def fail(exc):
 
 @pytest.mark.provokes("internal error")
 async def test_a_leader_in_c(caplog):
-    """A fault costs no worker; a written-off one ends, and so does one whose slot is another's."""
+    """A fault costs no worker; a written-off worker ends, as does a worker without a slot."""
 
     async def test(harness):
         executor, gate, taken = harness.executor, threading.Event(), harness.loop.create_future()
@@ -581,7 +579,7 @@ async def test_a_leader_in_c(caplog):
         engine = FakeEngine(
             lambda: fail(ValueError("ours")),
             lambda: executor.yield_slot() or True,
-            lambda: executor.post(resolve, taken, None) or gate.wait(PATIENCE_SECONDS),  # in the other's slot
+            lambda: executor.post(resolve, taken, None) or gate.wait(PATIENCE_SECONDS),  # in the slot of another
             lambda: fail(WrittenOff()),
         )
         handles = FakeHandleSet(executor)

@@ -1,4 +1,4 @@
-"""The response: the app's values, checked, and framed for its client."""
+"""The response: values of the app, checked, and framed for the client."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from aserve.wsgi.response import LARGE_BODY_BYTES, CommonFields, error_response
     ],
 )
 def test_a_whole_body(kind, headers, fields):
-    """A whole body gets its length; the connection's fate is told where needed."""
+    """A whole body gets a length; the fate of the connection is told where needed."""
     made, exchange = start(headers=headers, **kind)
     octets = made.complete(b"hello")
     assert parse(octets) == ("HTTP/1.1 200 OK", fields, b"hello")
@@ -46,7 +46,7 @@ def test_fields_keep_their_order_and_spelling():
 
 
 def test_an_empty_body():
-    """An empty body is a known one: Content-Length: 0."""
+    """An empty body has Content-Length: 0."""
     assert fields_of(start(headers=[])[0].complete(b"")) == {"Content-Length": "0"}
     assert fields_of(start(headers=[])[0].finish()) == {"Content-Length": "0"}
 
@@ -73,7 +73,7 @@ def test_a_body_longer_than_declared_is_cut(count, caplog):
 
 
 def test_a_body_shorter_than_declared_is_not_complete():
-    """Too short a body must be streamed, so that the client can see the cut."""
+    """Too short a body must be streamed, for the client to see the cut."""
     made, _ = start(headers=[("Content-Length", "6")])
     assert made.complete(b"hello") is None and not made.head_is_out
 
@@ -119,7 +119,7 @@ def test_a_streamed_body(kind, headers, fields, pieces, keep_alive):
 
 
 def test_a_streamed_body_longer_than_declared_is_cut(caplog):
-    """A stream is cut at the declared length, whatever the chunks; then it is full."""
+    """A stream is cut at the declared length, whatever the chunks, and then full."""
     made, _ = start(headers=[("Content-Length", "3")])
     assert parse(made.encode(b"ab"))[2] == b"ab" and not made.is_full
     assert made.encode(b"cd") == b"c" and made.is_full
@@ -137,7 +137,7 @@ def test_a_streamed_body_of_declared_length_0(caplog):
 
 @pytest.mark.parametrize("chunks", [[b"ab"], [b"a", b"b"]])
 def test_a_stream_that_ends_early_is_truncated(chunks):
-    """Too little of a declared length cannot be repaired: the connection must show it."""
+    """Too little of a declared length cannot be repaired: the connection must show the cut."""
     made, _ = start(headers=[("Content-Length", "3")])
     for chunk in chunks:
         made.encode(chunk)
@@ -146,7 +146,7 @@ def test_a_stream_that_ends_early_is_truncated(chunks):
 
 
 def test_an_empty_stream_of_declared_length_is_truncated():
-    """Without any chunk the head goes out, so that the client sees the promise."""
+    """Without any chunk the head goes out, for the client to see the promise."""
     made, exchange = start(headers=[("Content-Length", "3")])
     with pytest.raises(ResponseTruncated, match="after 0 of 3"):
         made.finish()
@@ -154,7 +154,7 @@ def test_an_empty_stream_of_declared_length_is_truncated():
 
 
 def test_head_of_a_body_that_would_be_short():
-    """RFC 9110 9.3.2: a HEAD's response promises what the GET's would; nothing is cut short."""
+    """RFC 9110 9.3.2: the response to a HEAD promises the same as to a GET; nothing is cut short."""
     made, _ = start(headers=[("Content-Length", "3")], is_head=True)
     assert fields_of(made.finish()) == {"Content-Length": "3"}
 
@@ -187,7 +187,7 @@ def test_encode_before_start_response():
 @pytest.mark.parametrize(
     ("status", "is_head", "headers", "whole", "in_pieces"),
     [
-        ("200 OK", True, [], "5", None),  # RFC 9110 8.6: that of the GET's response
+        ("200 OK", True, [], "5", None),  # RFC 9110 8.6: as in the response to a GET
         ("200 OK", True, [("Content-Length", "7")], "7", "7"),
         ("204 No Content", False, [], None, None),  # RFC 9110 8.6: MUST NOT
         ("204 No Content", False, [("Content-Length", "5")], None, None),
@@ -195,9 +195,9 @@ def test_encode_before_start_response():
         ("304 Not Modified", False, [], None, None),
         ("304 Not Modified", False, [("Content-Length", "5")], "5", "5"),  # RFC 9110 15.4.5
         ("304 Not Modified", True, [("Content-Length", "5")], "5", "5"),
-        ("304 Not Modified", False, [("Content-Length", "0")], None, None),  # RFC 9110 8.6: not that of the 200
+        ("304 Not Modified", False, [("Content-Length", "0")], None, None),  # RFC 9110 8.6: not as in the 200
         ("304 Not Modified", True, [("content-length", "00")], None, None),
-        ("200 OK", True, [("Content-Length", "0")], "0", "0"),  # a HEAD's, which may be true
+        ("200 OK", True, [("Content-Length", "0")], "0", "0"),  # of a HEAD, possibly true
         ("205 Reset Content", False, [], "0", "0"),  # RFC 9110 15.3.6
         ("205 Reset Content", False, [("content-length", "5")], "0", "0"),
     ],
@@ -236,7 +236,7 @@ def test_head_of_an_empty_body_says_no_length():
 )
 @pytest.mark.parametrize("send", ["complete", "encode"])
 def test_date_and_server(headers, ours, send):
-    """Date and Server are ours unless the app gives its own; never both."""
+    """Date and Server are ours unless given by the app; never both."""
     made, _ = new(server_name="ours")
     made.start_response("200 OK", headers)
     lines = getattr(made, send)(b"x").partition(b"\r\n\r\n")[0].lower().split(b"\r\n")
@@ -247,7 +247,7 @@ def test_date_and_server(headers, ours, send):
 
 
 def test_fields_of_every_response():
-    """They end each head, ours and the app's, whichever of Date and Server the app gives."""
+    """These fields end each head, ours and the app's, whichever of Date and Server the app gives."""
     common_fields = CommonFields("s", fields=[("X-A", "1"), ("X-B", "2")])
     for tail in [common_fields.octets, *(common_fields.without(*has) for has in ((True, False), (True, True)))]:
         assert tail.endswith(b"X-A: 1\r\nX-B: 2\r\n\r\n")
@@ -313,7 +313,7 @@ def test_exc_info_with_the_first_call():
 
 
 def test_exc_info_raises_when_the_head_is_out():
-    """Once the head is out, the app's own exception comes back to it, with its traceback."""
+    """Once the head is out, the exception comes back to the app, with the traceback."""
     made, _ = start()
     made.encode(b"x")
     exc_info = exc_info_of("mine")
@@ -328,7 +328,7 @@ def test_exc_info_raises_when_the_head_is_out():
 
 
 def test_write_sends_at_once():
-    """Octets of write() are on their way at its return; framed, behind the head."""
+    """Octets of write() are on the way at the return; framed, behind the head."""
     made, exchange = new()
     write = made.start_response("200 OK", [])
     write(b"")
@@ -351,7 +351,7 @@ def test_write_takes_bytes_alone():
 @pytest.mark.parametrize("end", ["complete", "finish"])
 @pytest.mark.parametrize("headers", [[], [("Content-Length", "2")]])
 def test_write_after_the_end(end, headers):
-    """Nothing is sent behind the end; beyond a Content-Length it is cut, as before the end."""
+    """Nothing is sent behind the end; octets beyond a Content-Length are cut, as before the end."""
     made, exchange = start(headers=headers)
     if end == "complete":
         made.complete(b"ab")
@@ -367,7 +367,7 @@ def test_write_after_the_end(end, headers):
 
 
 def test_write_to_a_client_that_has_left():
-    """The app meets ClientDisconnected where it writes."""
+    """The app meets ClientDisconnected on the next write."""
     made, exchange = new()
     write = made.start_response("200 OK", [])
     exchange.connection.error = ClientDisconnected("gone")
@@ -381,7 +381,7 @@ LINK = ("Link", "</a>; rel=preload")
 
 
 def test_early_hints_go_out_at_once():
-    """A 103 response goes out at once, as often as the app likes; the final one follows."""
+    """A 103 response goes out at once, as often as the app likes; the final response follows."""
     made, exchange = new()
     made.early_hints([LINK])
     made.early_hints([])
@@ -402,7 +402,7 @@ def test_early_hints_to_http_1_0():
 
 @pytest.mark.parametrize("is_complete", [True, False])
 def test_a_live_body_that_is_not_read(is_complete):
-    """RFC 9112 9.6: a response before the end of its request's body announces the close."""
+    """RFC 9112 9.6: a response before the end of the request's body announces the close."""
     made, exchange = start()
     exchange.body = LiveBody(10, is_chunked=False)
     if is_complete:
@@ -429,7 +429,7 @@ def test_early_hints_as_the_head_goes_out():
 
 
 def test_early_hints_too_late():
-    """After the head they would be part of the body."""
+    """After the head early hints would be part of the body."""
     made, _ = start()
     made.encode(b"x")
     with pytest.raises(AppError, match="after the response's head"):
@@ -453,7 +453,7 @@ def test_early_hints_too_late():
     ],
 )
 def test_the_head_of_a_file(status, headers, kind, size, count, length):
-    """A file has a known length, so it needs no chunks; the declared length is sent."""
+    """A file has a known length, and needs no chunks; the declared length is sent."""
     made, exchange = start(status, headers, **kind)
     head, found = made.build_file_head(size)
     assert found == count
@@ -466,7 +466,7 @@ def test_the_head_of_a_file(status, headers, kind, size, count, length):
 
 
 def test_the_head_of_a_file_before_start_response():
-    """An app without a start gets its error from the general way."""
+    """An app without a start gets the error from the general way."""
     assert new()[0].build_file_head(9) == (b"", -1)
 
 

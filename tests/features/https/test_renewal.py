@@ -42,7 +42,7 @@ def site(tmp_path, monkeypatch, caplog):
     site = types.SimpleNamespace(jobs=[], results=[], ended=[], now=0.0, config=config, caplog=caplog, issued=issued)
 
     class FakeChild:
-        """A child that says the next result."""
+        """A child with the next result."""
 
         def __init__(self, job, keep):
             site.jobs.append(job)
@@ -77,7 +77,7 @@ def site(tmp_path, monkeypatch, caplog):
 
 
 def test_first_and_renewed(site):
-    """A certificate is ordered at once, and again at two thirds of its life; in between nothing is asked."""
+    """A certificate is ordered at once, and again at two thirds of the lifetime; in between nothing is asked."""
     site.results += [None, None]
     site.renewal.look()
     site.renewal.look()
@@ -99,7 +99,7 @@ def test_first_and_renewed(site):
 
 
 def test_the_other_challenge(site):
-    """If the first kind cannot be checked, the other is tried at once; later the two take turns."""
+    """If the first kind cannot be checked, the second is tried at once; later both take turns."""
     site.results += [REFUSED, REFUSED, REFUSED, REFUSED]
     site.renewal.look()
     assert [job["challenges"] for job in site.jobs] == [["tls-alpn-01"], ["http-01"]]
@@ -123,7 +123,7 @@ def test_the_challenge_is_of_the_authoritys_port(site, bind, kinds):
 
 
 def test_failures_are_told_with_advice(site):
-    """Each failure tells the advice, the next try, and the served certificate; the same one again only after an hour."""
+    """Each failure tells the advice, the next try, and the served certificate; the same failure again only after an hour."""
     site.results += [{"kind": "serverInternal", "detail": "x"}] * 8
     site.renewal.look()
     assert (
@@ -141,7 +141,7 @@ def test_failures_are_told_with_advice(site):
 
 
 def test_a_failure_after_a_success(site):
-    """The failure is logged, even if the same one was logged within the hour."""
+    """The failure is logged, even if the same was logged within the hour."""
     site.results += [{"kind": "serverInternal", "detail": "x"}, None, {"kind": "serverInternal", "detail": "x"}]
     site.renewal.look()
     site.now += 700
@@ -165,7 +165,7 @@ def test_the_old_one_serves(site):
 
 
 def test_a_private_authority(site, tmp_path, monkeypatch):
-    """The file of its root may have a relative path: the child, with another working directory, gets an absolute one."""
+    """The root's file may have a relative path: the child, with another working directory, gets an absolute one."""
     monkeypatch.chdir(tmp_path)
     site.results.append(None)
     Renewal(site.config.replace(acme_ca="ca.pem"), now=lambda: site.now).look()
@@ -173,7 +173,7 @@ def test_a_private_authority(site, tmp_path, monkeypatch):
 
 
 def test_another_directory_is_asked_at_once(site):
-    """After trying with another authority a site gets the right one's certificate at once."""
+    """After tries with another authority a site gets the certificate of the right authority at once."""
     site.results += [None, None]
     site.renewal.look()
     Renewal(site.config.replace(acme_directory="https://other.example/dir"), now=lambda: site.now).look()
@@ -181,7 +181,7 @@ def test_another_directory_is_asked_at_once(site):
 
 
 def test_another_directory_after_a_failure(site):
-    """An authority that asked to wait for a week, or has refused often, does not hold up another one, such as the staging directory."""
+    """An authority after a wait of a week, or many refusals, does not hold up another, such as the staging directory."""
     site.results += [{"kind": "rateLimited", "detail": "x", "retry_after": "604800"}, {"kind": "serverInternal"}, None]
     site.renewal.look()
     other = Renewal(site.config.replace(acme_directory="https://other.example/dir"), now=lambda: site.now)
@@ -192,7 +192,7 @@ def test_another_directory_after_a_failure(site):
     assert [job["directory"] for job in site.jobs] == [
         DIRECTORY,
         "https://other.example/dir",
-    ]  # and has its own delay
+    ]  # and has a delay
     site.now += 700
     other.look()
     assert len(site.jobs) == 3
@@ -220,14 +220,14 @@ def test_a_child_that_fails(site):
 
 
 def test_another_process_orders(site):
-    """Then this one does not."""
+    """Then this process does not."""
     with take_turn(site.renewal._folder.lock):
         site.renewal.look()
     assert site.jobs == []
 
 
 def test_an_order_done_meanwhile_is_not_repeated(site, monkeypatch):
-    """An order done by another process during this one's wait is not done again."""
+    """An order done by another process during this process's wait is not done again."""
 
     @contextlib.contextmanager
     def wait_for_turn(path):
@@ -241,7 +241,7 @@ def test_an_order_done_meanwhile_is_not_repeated(site, monkeypatch):
 
 
 def test_a_folder_that_is_gone(site, monkeypatch):
-    """The folder is made anew; an unusable one is told once an hour, and the thread goes on."""
+    """The folder is made anew; an unusable folder is told once an hour, and the thread goes on."""
     os.rename(site.renewal._folder.path, site.renewal._folder.path + ".gone")
     site.results.append(None)
     site.renewal.look()
@@ -322,7 +322,7 @@ def test_no_order_after_the_end(site):
 
 
 def test_the_end_of_an_order(site, monkeypatch):
-    """An order interrupted by the server's end is no failure: the next start begins it anew."""
+    """An order interrupted by the server's end is no failure: the next start begins anew."""
 
     class Cut:
         """A child ended at work."""
@@ -351,7 +351,7 @@ def test_an_end_while_an_order_begins(site):
 
 
 def test_a_start_after_a_failure(site):
-    """The log tells the failure, and the next try is a minute after the last; each start does so, and one worker says it."""
+    """The log tells the failure, and the next try is a minute after the last; each start does so, and one worker tells."""
     site.results += [REFUSED, {"kind": "connection", "detail": "refused", "challenge": "http-01"}, None]
     site.renewal.look()
     before = Notes.of(site.renewal._folder, NAME)
@@ -372,7 +372,7 @@ def test_a_start_after_a_failure(site):
     site.renewal.begin(tells=True)
     [record] = site.caplog.records
     assert f"{NAME} has a certificate until " in record.getMessage()
-    site.now += 1000 * 86400  # the certificate has expired, and the log does not praise it
+    site.now += 1000 * 86400  # the certificate has expired, and the log has no praise
     site.caplog.clear()
     site.renewal.begin(tells=True)
     assert not site.caplog.records
@@ -416,14 +416,14 @@ def given_of(site, directory=DIRECTORY):
 
 
 def test_what_it_gets_all_have(site, hosts):
-    """The certificate goes to the other hosts, with its key."""
+    """The certificate goes to all hosts, with the key."""
     site.results.append(None)
     site.renewal.look()
     assert hosts.given == given_of(site)
 
 
 def test_a_store_that_is_away_when_an_order_succeeds(site, hosts):
-    """The other hosts get the certificate as soon as the store is back: else each would order its own, and authorities allow few."""
+    """All hosts get the certificate as soon as the store is back: else each would order, and authorities allow few."""
 
     def fail(name, given):
         raise StoreError("away")
@@ -435,13 +435,13 @@ def test_a_store_that_is_away_when_an_order_succeeds(site, hosts):
     hosts.put = put
     site.renewal.look()
     assert hosts.given == given_of(site)
-    hosts.given = None  # the store has lost its data
+    hosts.given = None  # the store has lost all data
     site.renewal.look()
     assert hosts.given == given_of(site)
 
 
 def test_what_another_has_got(site, hosts):
-    """Another host's certificate is taken over, once, and nothing is ordered; not another authority's, nor a damaged or older one."""
+    """Another host's certificate is taken over, once, and nothing is ordered; not a certificate of another authority, nor a damaged or older one."""
     hosts.may_order = False
     for given in (given_of(site, "https://other.example/dir"), GivenCertificate(DIRECTORY, b"damaged")):
         hosts.given = given
@@ -457,7 +457,7 @@ def test_what_another_has_got(site, hosts):
 
 @pytest.mark.parametrize("is_due", [False, True])
 def test_what_clients_would_refuse_is_not_taken(site, hosts, tmp_path, is_due):
-    """A certificate for another name does not replace a good one, whoever put it there: the good one replaces it."""
+    """A certificate for another name does not replace a good one, whoever the sender: the good one replaces the wrong."""
     site.results.append(None)
     site.renewal.look()
     good = hosts.given
@@ -474,11 +474,11 @@ def test_what_clients_would_refuse_is_not_taken(site, hosts, tmp_path, is_due):
 
 
 def test_several_processes_of_a_host(site, hosts, monkeypatch):
-    """One process takes another host's certificate, and one gives ours; the rest find that done, and the log says it once."""
+    """One process takes another host's certificate, and one gives ours; the rest find all done, and the log says so once."""
     hosts.given, gifts = given_of(site), []
     with take_turn(site.renewal._folder.lock):
         site.renewal.look()
-    assert not Notes.of(site.renewal._folder, NAME).has_certificate  # another process may be about to write a later one
+    assert not Notes.of(site.renewal._folder, NAME).has_certificate  # another process may be about to write later
     other = Renewal(site.config, hosts, now=lambda: site.now)
 
     @contextlib.contextmanager
@@ -506,7 +506,7 @@ def test_another_hosts_turn(site, hosts):
 
 
 def test_done_by_another_host_meanwhile(site, hosts, monkeypatch):
-    """At this host's turn, the certificate may be there: it is taken, and no second one is ordered."""
+    """At this host's turn, the certificate may be there: the host takes the certificate, and orders no second."""
 
     @contextlib.contextmanager
     def turn(name):
@@ -519,7 +519,7 @@ def test_done_by_another_host_meanwhile(site, hosts, monkeypatch):
 
 
 def test_a_failure_is_all_hosts(site, hosts):
-    """Other hosts do not repeat an order that failed here, until its time, or a start with mended settings."""
+    """More hosts do not repeat an order failed here, until the time is over, or after a start with mended settings."""
     site.results.append({"kind": "serverInternal", "detail": "x"})
     site.renewal.look()
     [seconds] = hosts.waits
@@ -529,7 +529,7 @@ def test_a_failure_is_all_hosts(site, hosts):
 
 
 def test_a_store_that_is_away(site, hosts):
-    """Nothing is ordered, as others could do so, too; the log says why."""
+    """Nothing is ordered, as every host could do so; the log says why."""
 
     def fail(name):
         raise ConnectionError("redis is away")
@@ -540,7 +540,7 @@ def test_a_store_that_is_away(site, hosts):
 
 
 def test_which_challenge_of_several_hosts(site):
-    """HTTP-01, answered by each host; the other kind only where port 80 is not theirs."""
+    """HTTP-01, answered by each host; the second kind only where port 80 is taken."""
     site.results += [None, None]
     for bind in (["https://:443", ":80"], ["https://:443"]):
         config = site.config.replace(bind=bind, shared="redis://localhost", shared_prefix="shop")

@@ -87,7 +87,7 @@ class Running:
 
 @pytest.fixture
 def run(monkeypatch, caplog):
-    """Make one: run(*commands, **settings) -> Running."""
+    """Make programs: run(*commands, **settings) -> Running."""
     caplog.set_level("INFO", "aserve")
     monkeypatch.setattr(spoolers, "KEPT", {})
     yield lambda *commands, **settings: Running(monkeypatch, *commands, **settings)
@@ -96,7 +96,7 @@ def run(monkeypatch, caplog):
 
 
 def test_the_start_has_folder_and_variables(run, caplog):
-    """Each program is started once, in its folder, with the app's variables, and without systemd's words to us."""
+    """Each program is started once, in the folder, with the app's variables, and without systemd's words to us."""
     one = run("celery -A shop", "beat=celery beat", chdir="/srv", env=["B=c"])
     assert len(one.attached) == 0 and one.turn() == ["celery", "beat"] and one.turn(50) == []
     assert one.started[0][1:] == ({"A": "a", "B": "c"}, "/srv") and len(one.attached) == 2
@@ -106,7 +106,7 @@ def test_the_start_has_folder_and_variables(run, caplog):
 
 
 def test_an_end_is_followed_by_a_start(run, caplog):
-    """An ended program is started once more, later each time; its left processes are ended."""
+    """An ended program is started once more, later each time; processes left behind are ended."""
     one = run("a")
     one.turn()
     for number, seconds in enumerate((0.1, 0.2, 0.4)):
@@ -126,7 +126,7 @@ def test_an_end_is_followed_by_a_start(run, caplog):
 
 
 def test_one_that_ran_for_long(run):
-    """Its end counts as the first again."""
+    """The end counts as the first again."""
     one = run("a")
     one.turn()
     one.attached.on_end(1001, "exited with status 0")
@@ -137,7 +137,7 @@ def test_one_that_ran_for_long(run):
 
 
 def test_spoolers_are_our_own_command(run, caplog):
-    """Spoolers are our own command, with a variable for their folder, which they find by themselves."""
+    """Spoolers are our own command, with a variable for the folder, and find folders alone."""
     one = run("a", spooler=["/x", "/y"], spooler_processes=2, chdir="/srv")
     assert one.turn() == ["spooler", "spooler-2", "spooler-3", "spooler-4", "a"]
     assert [(environ.get("ASERVE_DOES_JOBS_OF"), folder) for _, environ, folder in one.started] == [
@@ -185,7 +185,7 @@ def test_a_reload_starts_all_anew(run, caplog):
 
 
 def test_one_that_does_not_end(run, caplog):
-    """A program that does not end is killed with its whole group after its time."""
+    """A program without end is killed with the whole group after the time."""
     one = run("a")
     one.turn()
     one.attached.renew(one.config)
@@ -254,7 +254,7 @@ def test_another_users_at_once(run):
 
 
 def test_the_rest_of_another_users_group(run):
-    """A left process that may not be killed does not hide its program's end."""
+    """A left process not to be killed does not hide the program's end."""
     one = run("a")
     one.turn()
     one.refused = {-1001}
@@ -263,7 +263,7 @@ def test_the_rest_of_another_users_group(run):
 
 
 def test_two_of_a_program_never_run(run):
-    """A program waits for the end of the same one, or of one with the same name, begun by other settings."""
+    """A program waits for the end of the same one, or of a namesake begun by different settings."""
     one = run("p worker", "p beat", "q=x")
     one.turn()
     one.attached.renew(Config(workers=1, drain_seconds=5, attach=["p beat"]))  # now named p, and p-2 before
@@ -302,7 +302,7 @@ def test_as_many_of_the_same_as_are_named(run):
 
 
 def test_one_that_a_reload_has_told_to_end(run):
-    """At the end its time goes on, and its cut counts."""
+    """At the end the old time goes on, and the cut counts."""
     one = run("a")
     one.turn()
     one.attached.renew(one.config)
@@ -321,7 +321,7 @@ def test_none_is_waited_for_at_once(run):
 
 
 def test_new_code_goes_on_with_programs(run):
-    """New code goes on with running programs, and ends those told to end."""
+    """New code goes on with running programs, and ends programs told to end."""
     one = run("a", "b", "c=x", "d")
     one.turn()
     one.attached.on_end(1004, "exited with status 0")
@@ -341,7 +341,7 @@ def test_new_code_goes_on_with_programs(run):
 
 
 def test_new_code_while_one_ends(run):
-    """The program has its old time, and is not told twice; a removed one is told."""
+    """The program has the old time, and is not told twice; a removed program is told."""
     one = run("a", "b")
     one.turn()
     one.attached.renew(Config(workers=1, drain_seconds=5, attach=["a"]))
@@ -371,7 +371,7 @@ def page_of(one, number):
 
 
 def test_a_job_that_takes_too_long(run, caplog, monkeypatch):
-    """The job's process is killed with its children; the job has failed."""
+    """The process of the job is killed with all children; the job has failed."""
     one = run("a", spooler=["/x"], spooler_processes=2, spooler_seconds=5)
     one.turn()
     page_of(one, 0).begin("old")
@@ -400,7 +400,7 @@ def test_without_jobs_nothing_is_overdue(run, monkeypatch):
 
 
 def test_one_that_has_done_its_jobs(run, caplog):
-    """The next begins at once, without a fault; any other end is one."""
+    """The next begins at once, without a fault; any different end is a fault."""
     one = run("a", spooler=["/x"], spooler_max_jobs=3)
     one.turn()
     one.attached.on_end(1001, "exited with status 0")
@@ -417,13 +417,13 @@ def test_one_that_has_done_its_jobs(run, caplog):
 
 @pytest.fixture
 def cron(run, monkeypatch):
-    """Make one with commands at times, by the clock of Greenwich."""
+    """Make programs with commands at times, by the clock of Greenwich."""
     monkeypatch.setattr(crontab, "time", types.SimpleNamespace(localtime=time.gmtime))
     return lambda *commands, **settings: run(cron=commands, **settings)
 
 
 def test_a_run_begins_at_its_minute(cron, caplog):
-    """A command begins at its minute, once; its end is final. It is not told as missing."""
+    """A command begins at the minute, once; the end is final. Nothing is told as missing."""
     one = cron("*/2 * * * * prune --all", "0 3 * * * x", chdir="/srv")
     assert one.turn() == [] and one.states() == {"cron prune": "scheduled", "cron x": "scheduled"}
     assert one.turn(60) == [] and one.turn(60) == ["cron prune"] and one.turn(30) == []
@@ -440,7 +440,7 @@ def test_a_run_begins_at_its_minute(cron, caplog):
         ("INFO", "cron prune (pid 1001) has ended after 30 s: it exited with status 0"),
         ("ERROR", "cron prune (pid 1002) has ended after 0 s: it exited with status 3"),
     ]
-    assert one.signals == [(-1001, KILL), (-1002, KILL)]  # its left processes
+    assert one.signals == [(-1001, KILL), (-1002, KILL)]  # processes left behind
 
 
 def test_one_that_still_runs(cron, caplog):
@@ -475,11 +475,11 @@ def test_a_reload_with_another_order(cron):
 
 
 def test_the_end_while_it_runs(cron):
-    """All processes of its shell are told, and have their time; nothing begins any more."""
+    """All processes of the shell are told, and have their time; nothing begins any more."""
     one = cron("* * * * * a", "*/2 * * * * b")
     one.turn(60)
     one.attached.end(lambda: one.cut.append(1))
-    assert one.signals == [(-1001, TERM), (1001, TERM)]  # it had no group yet
+    assert one.signals == [(-1001, TERM), (1001, TERM)]  # no group yet
     assert one.turn(60) == [] and one.cut == [1] and "skipped" not in "".join(one.counted)
 
 
@@ -495,11 +495,11 @@ def test_new_code_while_it_runs(cron):
     assert one.signals == [(-1002, TERM)]
     one.attached.on_end(1001, "exited with status 0")
     assert one.turn() == [] and one.turn(60) == [] and one.turn(60) == ["cron a"]
-    after.adopt([{"name": "cron a", "pid": 0, "is_wanted": True}])  # as another version may say it
+    after.adopt([{"name": "cron a", "pid": 0, "is_wanted": True}])  # as told by another version
 
 
 def test_no_process_is_left_for_it(cron):
-    """The start is tried again, and its times go on."""
+    """The start is tried again, and the times go on."""
     one = cron("* * * * * a")
     one.error = BlockingIOError(11, "Resource temporarily unavailable")
     assert one.turn(60) == [] and one.states() == {"cron a": "waiting"}
@@ -520,7 +520,7 @@ def test_a_clock_that_is_set_back(cron):
 
 
 def test_a_reload_that_renames_them(cron, caplog):
-    """A run goes on under its command's new name: it is not cut off, and no second begins."""
+    """A run goes on under the command's new name: the run is not cut off, and no second begins."""
     one = cron("* * * * * ./manage.py a", "* * * * * ./manage.py b", "* * * * * ./manage.py c")
     assert one.turn(60) == ["cron manage.py", "cron manage.py-2", "cron manage.py-3"]
     one.attached.on_end(1001, "exited with status 0")
@@ -536,7 +536,7 @@ def test_a_reload_that_renames_them(cron, caplog):
 
 
 def test_a_command_that_is_gone_from_among_others(cron):
-    """The removed command's run ends, not the one with its name now."""
+    """The removed command's run ends, not the run with the name now."""
     one = cron("* * * * * ./manage.py a", "* * * * * ./manage.py b")
     one.turn(60)
     one.attached.renew(Config(workers=1, cron=["* * * * * ./manage.py b"]))
@@ -547,7 +547,7 @@ def test_a_command_that_is_gone_from_among_others(cron):
 
 
 def test_the_minute_of_another(cron):
-    """A command that waits for its start does not give its minute to the next owner of its name."""
+    """A command waiting for a start does not give the minute to the next owner of the name."""
     one = cron("1 0 * * * ./manage.py a")
     one.error = BlockingIOError(11, "Resource temporarily unavailable")
     assert one.turn(60) == []
@@ -557,7 +557,7 @@ def test_the_minute_of_another(cron):
 
 
 def test_new_code_and_what_is_due(cron):
-    """New code starts waiting commands; old runs and ends are known, and names may be others by then."""
+    """New code starts waiting commands; old runs and ends are known, and names may differ by then."""
     one = cron("1 0 * * * a", "* * * * * ./manage.py b", "* * * * * ./manage.py c")
     one.error = BlockingIOError(11, "Resource temporarily unavailable")
     assert one.turn(60) == []

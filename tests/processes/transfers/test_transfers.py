@@ -1,4 +1,4 @@
-"""Requests on their way between workers that end, have no room, or do not answer: on processes of numbers alone."""
+"""Requests on the way between workers ending, full, or silent: on processes of numbers alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from aserve.processes.transfers.transfers import UNKNOWN, Transfers
 
 
 def test_one_that_arrives(moving):
-    """A request goes to its meant worker, and nothing of it is left here once taken."""
+    """A request goes to the worker meant, and nothing stays here once taken."""
     client = moving.give(moving.other)
     number = moving.number_at(moving.other)
     assert is_open(client)
@@ -33,7 +33,7 @@ def test_one_that_arrives(moving):
 
 
 def test_a_worker_that_is_killed_before(moving, caplog):
-    """The worker's requests go home, each once, and the log says so; taken ones are its own."""
+    """The worker's requests go home, each once, and the log says so; taken requests stay."""
     caplog.set_level("INFO", "aserve")
     clients = [moving.give(moving.other) for _ in range(3)]
     numbers = moving.numbers_at(moving.other, 3)
@@ -51,7 +51,7 @@ def test_a_worker_that_is_killed_before(moving, caplog):
 
 
 def test_its_home_has_ended_too(moving):
-    """Then the worker with the fewest connections gets it."""
+    """Then the worker with the fewest connections gets the request."""
     moving.give(moving.other)
     moving.number_at(moving.other)
     moving.end(moving.home)
@@ -60,7 +60,7 @@ def test_its_home_has_ended_too(moving):
 
 
 def test_the_server_ends(moving):
-    """No worker serves on: a draining one gets it, not a hanging one."""
+    """No worker serves on: a draining worker gets the request, not a hanging one."""
     moving.give(moving.other)
     moving.number_at(moving.other)
     moving.end(moving.home)
@@ -88,7 +88,7 @@ def test_no_worker_is_left(moving, caplog):
 
 @pytest.mark.parametrize("how", ["silent", "gone", "full"])
 def test_a_worker_that_cannot_have_it(moving, monkeypatch, how):
-    """The request goes home at once: its worker hangs or has ended, or the kept ones are at their limit."""
+    """The request goes home at once: the worker hangs or has ended, or the kept requests are at their limit."""
     if how == "silent":
         moving.silence(moving.other)
     elif how == "gone":
@@ -104,7 +104,7 @@ def test_one_that_is_not_kept(moving, monkeypatch):
     monkeypatch.setattr(moves_module, "MAX_KEPT", 0)
     client = moving.give(moving.other)
     moving.number_at(moving.home)
-    assert not is_open(client)  # only the worker has it
+    assert not is_open(client)  # only the worker has the request
     moving.end(moving.home)
     assert moving.home.was_at == [(0.0, UNKNOWN)]
 
@@ -118,7 +118,7 @@ def test_a_hanging_home_gets_nothing_back(moving):
 
 
 def test_one_that_comes_back(moving):
-    """The request goes home, even into a drain; its earlier copy is closed."""
+    """The request goes home, even into a drain; the earlier copy is closed."""
     client = moving.give(moving.other)
     number = moving.number_at(moving.other)
     moving.new.children.drain(moving.home, is_replaced=True)
@@ -130,7 +130,7 @@ def test_one_that_comes_back(moving):
 
 @pytest.mark.parametrize("is_home", [True, False])
 def test_one_that_goes_round(moving, is_home):
-    """Its home has ended, or has no room either: it waits for the next second, and makes no second round before."""
+    """Home has ended, or is full, too: the request waits for the next second, and makes no second round before."""
     moving.give(moving.other)
     number = moving.number_at(moving.other)
     if not is_home:
@@ -144,7 +144,7 @@ def test_one_that_goes_round(moving, is_home):
 
 @pytest.mark.parametrize("has_read", [False, True])
 def test_a_worker_that_does_not_answer(moving, caplog, has_read):
-    """Unread requests are given to another worker, and are not there when the silent one goes on; read ones are its own."""
+    """Unread requests are given to another worker, and are not there when the silent one goes on; read requests stay."""
     caplog.set_level("INFO", "aserve")
     client = moving.give(moving.other)
     ((_, fds),) = moving.got(moving.other)
@@ -182,7 +182,7 @@ def test_one_that_cannot_be_taken_back(moving, monkeypatch, lack):
 
 
 def test_one_that_could_not_be_received(moving):
-    """The worker had no descriptor for it: the request goes home, from the kept copy."""
+    """The worker had no descriptor left: the request goes home, from the kept copy."""
     client = moving.give(moving.other)
     moving.say(moving.other, "missed", number=moving.number_at(moving.other))
     assert is_open(client) and moving.number_at(moving.home)
@@ -190,7 +190,7 @@ def test_one_that_could_not_be_received(moving):
 
 
 def test_one_that_is_not_kept_and_could_not_be_received(moving, monkeypatch):
-    """The request is lost with its message, and nothing of it is left."""
+    """The request is lost with the message, and nothing stays."""
     monkeypatch.setattr(moves_module, "MAX_KEPT", 0)
     moving.give(moving.other)
     moving.say(moving.home, "missed", number=moving.number_at(moving.home))
@@ -198,12 +198,12 @@ def test_one_that_is_not_kept_and_could_not_be_received(moving, monkeypatch):
 
 
 def test_one_that_the_kernel_does_not_send(moving, monkeypatch):
-    """A given-up request waits here until the kernel sends again, even one on its way home; an unkept one is lost with its message."""
+    """A given-up request waits here until the kernel sends again, even on the way home; an unkept request is lost with the message."""
 
     def refuse(*args):
         raise OSError(errno.ETOOMANYREFS, "Too many references")
 
-    moving.silence(moving.other)  # it goes home
+    moving.silence(moving.other)  # the request goes home
     now = time.monotonic()
     with monkeypatch.context() as patch:
         patch.setattr(socket, "send_fds", refuse)
@@ -221,7 +221,7 @@ def test_one_that_the_kernel_does_not_send(moving, monkeypatch):
 
 
 def test_one_that_is_given_up_while_another_is_sent(moving, monkeypatch):
-    """An unkept request is lost with its message; the other goes on."""
+    """An unkept request is lost with the message; the second goes on."""
 
     def refuse(*args):
         raise OSError(errno.ETOOMANYREFS, "Too many references")
@@ -245,7 +245,7 @@ def test_one_that_is_given_up_while_another_is_sent(moving, monkeypatch):
 
 
 def test_over_an_upgrade_in_place(moving):
-    """Each request is kept by the next code; a sent one may still be taken, an unsent one goes out again."""
+    """Each request is kept by the next code; a sent request may still be taken, an unsent request goes out again."""
     sent = moving.give(moving.other)
     number = moving.number_at(moving.other)
     moving.fill(moving.other)
@@ -256,12 +256,12 @@ def test_over_an_upgrade_in_place(moving):
     after.on_taken(moving.other, {"number": number}, [])
     assert not is_open(sent) and is_open(unsent)
     after.on_second()
-    moving.moves = after  # the descriptors are its own
+    moving.moves = after  # the descriptors are of this process
     assert moving.number_at(moving.home) > moving.number_at(moving.other) > number and is_open(unsent)
 
 
 def test_in_a_forked_child(moving):
-    """Nothing stays open there: a client would not see the end of its connection."""
+    """Nothing stays open there: a client would not see the end of the connection."""
     clients = [moving.give(moving.other) for _ in range(2)]
     moving.numbers_at(moving.other, 2)
     moving.moves.let_go()
@@ -269,7 +269,7 @@ def test_in_a_forked_child(moving):
 
 
 def test_one_of_another_version(moving):
-    """The request waits here, and goes to the worker with the fewest connections with the next second, whatever page it names."""
+    """The request waits here, and goes to the worker with the fewest connections with the next second, whatever the page named."""
     file = RequestFile()
     file.write(write_request(Exchange(VARS, 2)))
     message = {"listener": 0, "peer": {}, "giver": moving.other.page, "until": 1e9, "to": 0}
@@ -280,7 +280,7 @@ def test_one_of_another_version(moving):
 
 
 def test_one_that_comes_back_is_lost_on_its_way(moving):
-    """Its worker has read it, and this process had no descriptor for it: the kept copy can be read again."""
+    """The worker has read the request, and this process had no descriptor left: the kept copy can be read again."""
     client = moving.give(moving.other)
     ((order, fds),) = moving.got(moving.other)
     assert take_request(fds[1])
@@ -294,7 +294,7 @@ def test_one_that_comes_back_is_lost_on_its_way(moving):
 
 @pytest.mark.parametrize("event", ["end", "second", "exec"])
 def test_one_that_was_begun_without_a_word(moving, event):
-    """The worker's message waits for room, or the worker was killed before: no other begins the request again."""
+    """The worker's message waits for room, or the worker was killed before: nobody begins the request again."""
     client = moving.give(moving.other)
     ((_, fds),) = moving.got(moving.other)
     mark_begun(fds[1])
@@ -314,7 +314,7 @@ def test_one_that_was_begun_without_a_word(moving, event):
 @pytest.mark.parametrize("word", ["taken", "missed", "request"])
 @pytest.mark.parametrize("is_unsent", [False, True])
 def test_the_number_of_another(moving, word, is_unsent):
-    """A worker speaks only of requests sent to it: else descriptors were closed whose numbers a waiting message has."""
+    """A worker speaks only of requests sent there: else descriptors of a waiting message were closed."""
     if is_unsent:
         moving.fill(moving.other)
     client = moving.give(moving.other)
@@ -330,7 +330,7 @@ def test_the_number_of_another(moving, word, is_unsent):
 
 
 def test_a_successor_on_the_page_of_its_home(moving):
-    """A successor is not its home: the worker with the fewest connections gets the request."""
+    """A successor is not home: the worker with the fewest connections gets the request."""
     moving.give(moving.other)
     number = moving.number_at(moving.other)
     page = moving.home.page
@@ -345,7 +345,7 @@ def test_a_successor_on_the_page_of_its_home(moving):
 
 
 def test_a_mute_worker(moving):
-    """A mute worker hears no order: a request on its way there goes to another, and none goes back."""
+    """A mute worker hears no order: a request on the way goes to another, and none goes back."""
     moving.give(moving.other)
     moving.other.is_mute = moving.home.is_mute = True
     moving.moves.on_second()
