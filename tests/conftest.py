@@ -60,11 +60,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers of the e2e tests, and what --children and -n need."""
+    """Register the markers of the e2e tests, and the needs of --children and -n."""
     side_by_side.configure(config)
     children.configure(config)
     native.change_default()
-    # Without bytecode, each server that a test starts would compile the package, for 0.3 s of CPU.
+    # Without bytecode, each server started by a test would compile the package, for 0.3 s of CPU.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # Servers of tests would have a control socket there.
     os.environ.pop("XDG_RUNTIME_DIR", None)
@@ -88,7 +88,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "rule(clause): what a clause asks and what we do; see harness/rules.py")
 
 
-# What only these tests reach is not covered by its own file.
+# Code reached by these tests alone is not covered by the file of the same name.
 NOT_MEASURED = tuple(f"{TESTS / folder}/" for folder in ("cluster", "cparsers", "e2e", "fuzz"))
 # Nor is a test with this marker.
 ELSEWHERE = "checkout"
@@ -102,14 +102,14 @@ def is_measured(item: pytest.Item) -> bool:
 
 
 def left_out_by(config: pytest.Config) -> tuple[str, ...]:
-    """Return the markers of tests that --brief leaves out."""
+    """Return the markers of tests left out by --brief."""
     if not config.getoption("--brief"):
         return ()
     return ("long", "long_on_pypy") if IS_PYPY else ("long",)
 
 
 def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
-    """Do not read files without a test that is asked for: to read all takes 20 s."""
+    """Read only files with a test asked for: to read all takes 20 s."""
     part, is_below = config.getoption("--part"), f"{collection_path}/".startswith(NOT_MEASURED)
     if part == "measured" and is_below:
         return True
@@ -124,7 +124,7 @@ def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is in another part, or not for a brief run, or cannot be done over TLS."""
+    """Leave out tests of another part, not for a brief run, or impossible over TLS."""
     part, left_out = config.getoption("--part"), left_out_by(config)
     kept: list[pytest.Item] = []
     others: list[pytest.Item] = []
@@ -158,11 +158,11 @@ def pytest_collection() -> Iterator[None]:
         gc.freeze()
 
 
-# Event loops of tests that are coroutines: pytest-asyncio's, asyncio's own or uvloop's
+# Event loops of tests written as coroutines: pytest-asyncio's, asyncio's or uvloop's
 
 
 def loop_kinds_of(item: Any) -> list[str]:
-    """Return the kinds of event loops that a test runs on."""
+    """Return the kinds of event loops for a test."""
     return LOOP_KINDS if item.get_closest_marker("both_loops") else LOOP_KINDS[:1]
 
 
@@ -173,10 +173,10 @@ if hasattr(pytest_asyncio.plugin, "PytestAsyncioSpecs"):
         return {kind: functools.partial(new_loop, kind) for kind in loop_kinds_of(item)}
 
 else:  # before 1.4; 1.2 is the last for Python 3.9: by a policy
-    asyncio.set_event_loop(None)  # or it would ask for a loop that nobody closes, in order to put it back
+    asyncio.set_event_loop(None)  # or a loop closed by nobody would be made, only to be put back
 
     class LoopPolicy(asyncio.DefaultEventLoopPolicy):
-        """Makes loops of one kind."""
+        """Make loops of one kind."""
 
         def __init__(self, kind: str) -> None:
             super().__init__()
@@ -196,13 +196,13 @@ else:  # before 1.4; 1.2 is the last for Python 3.9: by a policy
 
 
 def provoked_by(item: Any) -> tuple[str, ...]:
-    """Return the patterns of the faults that a test provokes on purpose."""
+    """Return the patterns of the faults provoked on purpose by a test."""
     return tuple(pattern for marker in item.iter_markers("provokes") for pattern in marker.args)
 
 
 @pytest.fixture(autouse=True)
 def fault_watch(request: pytest.FixtureRequest) -> Iterator[faults.Watch]:
-    """Fail a test in which an event loop, or aserve itself, has logged a fault."""
+    """Fail a test with a fault logged by an event loop, or by aserve."""
     watch = faults.Watch()
     logging.getLogger().addHandler(watch)
     yield watch
@@ -213,7 +213,7 @@ def fault_watch(request: pytest.FixtureRequest) -> Iterator[faults.Watch]:
 
 @pytest.fixture(scope="session", autouse=True)
 def lasting() -> Iterator[None]:
-    """Keep the command from ending this process, which it is called in: other tests may have left something that runs."""
+    """Keep the command from ending this process: earlier tests may have left something running."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exits, "bound_exit", lambda status: None)
         yield
@@ -221,7 +221,7 @@ def lasting() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def living() -> Iterator[None]:
-    """Put back what a test, or the command that was called in this process, has replaced: signal handlers, and standard output for a log."""
+    """Put back signal handlers, and standard output for a log, replaced by a test or by the command in this process."""
     before = {number: signal.getsignal(number) for number in STARTING}
     yield
     forks.disown_all_handlers()
@@ -235,7 +235,7 @@ def living() -> Iterator[None]:
 
 @pytest.fixture
 def need_python_of_all() -> None:
-    """Skip the test where root alone can read this Python, as one of pyenv in root's folder."""
+    """Skip the test where root alone can read this Python, as under pyenv in root's folder."""
     user = pwd.getpwnam("nobody")
     command, ids = [sys.executable, "-I", "-c", "import aserve, acme"], {"user": user.pw_uid, "group": user.pw_gid}
     try:
@@ -246,7 +246,7 @@ def need_python_of_all() -> None:
 
 @pytest.fixture
 def open_folder() -> Iterator[pathlib.Path]:
-    """Make a folder that all users may look into. Not pytest's: the next pytest that starts closes those to others again."""
+    """Make a folder readable for all users. Not pytest's: the next pytest closes those folders again."""
     with tempfile.TemporaryDirectory(prefix="aserve-test-") as path:
         os.chmod(path, 0o755)
         yield pathlib.Path(path)
@@ -254,7 +254,7 @@ def open_folder() -> Iterator[pathlib.Path]:
 
 @pytest.fixture
 def files(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """The temporary files that are made; all are closed in the end."""
+    """All temporary files made; the files are closed in the end."""
     made = []
     real = tempfile.TemporaryFile
 
@@ -269,7 +269,7 @@ def files(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
 @pytest.fixture
 def no_collector() -> Iterator[None]:
-    """Nothing is freed but by its reference count, and finalizers of earlier tests' garbage do not run."""
+    """Nothing is freed but by reference count, and finalizers of earlier tests' garbage do not run."""
     gc.collect()
     gc.disable()
     yield
@@ -278,7 +278,7 @@ def no_collector() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def plain_collector() -> None:
-    """Take away the callback that Hypothesis leaves in the garbage collector: a RequestTimeout that is raised in it is lost."""
+    """Take away the callback of Hypothesis in the garbage collector: a RequestTimeout raised inside is lost."""
     if hasattr(gc, "callbacks"):  # PyPy has none
         gc.callbacks.clear()
 
@@ -287,7 +287,7 @@ def plain_collector() -> None:
 
 
 class Way(NamedTuple):
-    """One combination of what a user can choose and should not notice."""
+    """One combination of choices of a user, without a difference to see."""
 
     loop: str
     http_parser: str
@@ -297,32 +297,32 @@ class Way(NamedTuple):
     wire: str = "http/1.1"
 
 
-# Those that matter, not all combinations: each loop and parser, with and without threads and lane.
+# The combinations of weight, not all: each loop and parser, with and without threads and lane.
 if has_module("uvloop"):
     WAYS = [Way("uvloop", "c", lane="auto"), Way("uvloop", "c"), Way("asyncio", "c"), Way("uvloop", "httptools")]
     INLINE_WAYS = [Way("uvloop", "c", 0, "auto"), Way("asyncio", "c", 0)]
-    # Each of their values is one of another way's: in the brief run, unit tests alone have them.
+    # Each value is also in another way: in the brief run, unit tests alone have these.
     LONG_WAYS = (Way("uvloop", "c"), Way("asyncio", "c", 0))
 else:
     WAYS = [Way("asyncio", "c", lane="auto"), Way("asyncio", "c")]
     if has_module("httptools"):
         WAYS.append(Way("asyncio", "httptools"))
-    INLINE_WAYS = [Way("asyncio", "c", 0, "auto")]  # the other is CPython's
+    INLINE_WAYS = [Way("asyncio", "c", 0, "auto")]  # the second is CPython's
     LONG_WAYS = ()
 
 
 def name_of(way: Way) -> str:
-    """Return what pytest calls it."""
+    """Return the name for pytest."""
     return "-".join(map(str, way[:-1] if way.wire == "http/1.1" else way)).replace("/", "")
 
 
 def is_long(way: Way) -> bool:
-    """Whether each of its values is one of another way's: HTTP/2 with --threads 0 as well (tests/e2e/test_http2.py has both in each run)."""
+    """Whether each value is in another way, too: HTTP/2 with --threads 0 as well (tests/e2e/test_http2.py has both in each run)."""
     return way in LONG_WAYS or (way.wire == "http/2" and way.threads == 0)
 
 
 def http2_ways(function: str, markers: set[str]) -> list[Way]:
-    """Return the ways of HTTP/2 that a test runs in, too; one each with threads and without."""
+    """Return the ways of HTTP/2 for a test, one each with threads and without."""
     if "also_http2" not in markers or function in NOT_OVER_HTTP2 or not has_module("h2"):
         return []
     found = [WAYS[-2 if has_module("httptools") else -1]._replace(lane="off", wire="http/2")]
@@ -368,7 +368,7 @@ def localhost(authority: Authority) -> Issued:
 
 @pytest.fixture
 def tls_settings(authority: Authority, localhost: Issued) -> dict[str, Any]:
-    """Return the settings that make start_server serve over TLS."""
+    """Return the settings for start_server to serve over TLS."""
     RawClient.authority = str(authority.certificate)
     return {"bind": "https://127.0.0.1:0", "certificate": localhost.certificate, "key": localhost.key}
 
@@ -408,7 +408,7 @@ def server(start_server: Any) -> RunningServer:
 
 
 def end_all(running: Sequence[ServerProcess], node: Any) -> None:
-    """End servers; none has a fault that its test has not provoked."""
+    """End servers; none has a fault unless provoked by the test."""
     for process in running:
         process.end()
     for process in running:
@@ -433,7 +433,7 @@ def start_process(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Ite
 
 @pytest.fixture
 def start_workers(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Any]:
-    """Start supervisors: start_workers(*flags, app="one", kind=Workers) -> it; app: a version, or a source."""
+    """Start supervisors: start_workers(*flags, app="one", kind=Workers) -> the workers; app: a version, or a source."""
     running: list[Workers] = []
 
     def start(*flags: str, app: str = "one", kind: type[Workers] = Workers, **env: str) -> Workers:
@@ -446,7 +446,7 @@ def start_workers(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Ite
 
 @pytest.fixture
 def store_server(request: pytest.FixtureRequest) -> Iterator[StoreServer]:
-    """Return a Redis of the test's own, or what `parametrize` with indirect=True names: what hosts share."""
+    """Return a Redis for the test alone, or the store named by `parametrize` with indirect=True: shared by hosts."""
     if not SERVERS:
         pytest.skip("neither redis-server nor valkey-server is installed")
     server = StoreServer(getattr(request, "param", SERVERS[0]))
@@ -494,13 +494,12 @@ def raw_client(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 @pytest.fixture
 def served(tmp_path, monkeypatch):
-    """
-    The calls that reach the server, which does not run, in a folder with hello.py.
+    """The calls to the server, never run, in a folder with hello.py.
 
-    What a run of the command changes in this process is put back.
+    Changes of the command to this process are put back.
     """
     calls = []
-    # Not at its top, where `aserve` alone would find it and say so.
+    # Not at the top, where `aserve` alone would find the app and say so.
     (tmp_path / "hello.py").write_text(
         "if True:\n    def app(environ, start_response):\n        start_response('200 OK', [])\n        return []\n"
     )

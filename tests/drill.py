@@ -29,31 +29,31 @@ from harness.waiting import wait_until
 from aserve.features.metrics.table import METRICS
 
 RESULTS = pathlib.Path(__file__).parent.parent / "build/drill.json"
-QUIET_SECONDS = 3.0  # before the fault; and so long it must stay quiet behind it
+QUIET_SECONDS = 3.0  # before the fault; and the least quiet time behind
 LOOK_SECONDS = 0.5  # between two looks
 STATUS, PAGE, NUMBERS, LOG = TELLERS = ("status", "page", "metrics", "log")
 
 
 class Told(NamedTuple):
-    """What one of them must tell."""
+    """The words one of the sources must tell."""
 
-    what: str  # a regular expression; of metrics, one that finds the series whose sum is looked at
+    what: str  # a regular expression; of metrics, to find the series to sum up
     seconds: float
     at_least: float = 1  # of metrics: how much more than before the fault
 
 
 class Quiet(NamedTuple):
-    """When nothing tells of a fault any more that was taken out."""
+    """When all are quiet about a fault taken out."""
 
-    seconds: float  # until it is quiet
-    over: str = "^$"  # a regular expression: the warnings that say what was, and stay for ten minutes
+    seconds: float  # until quiet
+    over: str = "^$"  # a regular expression: the warnings about the past, kept for ten minutes
 
 
 class Fault(NamedTuple):
-    """What goes wrong, what tells of it, and when that is over."""
+    """A fault, the words about the fault, and when all is over."""
 
     name: str
-    put: Callable[[Site], contextlib.AbstractContextManager[None]]  # takes it out at the end of its block
+    put: Callable[[Site], contextlib.AbstractContextManager[None]]  # takes the fault out at the end of the block
     status: Told  # of the page, too
     metrics: Told
     log: Told
@@ -94,13 +94,13 @@ def _broken_code(site: Site) -> Iterator[None]:
 def _putting(
     name: str, cure: Callable[[Site], None] = lambda site: None
 ) -> Callable[[Site], contextlib.AbstractContextManager[None]]:
-    """Return what puts a fault in; `cure`: what a person does when it is out again."""
+    """Return a function to put a fault in; `cure`: the act of a person once the fault is out."""
 
     @contextlib.contextmanager
     def put(site: Site) -> Iterator[None]:
         site.put(name)
         yield
-        with contextlib.suppress(FileNotFoundError):  # a worker has taken it
+        with contextlib.suppress(FileNotFoundError):  # a worker has taken the file
             site.take(name)
         cure(site)
 
@@ -118,8 +118,8 @@ def _kill_silent(site: Site) -> None:
 
 
 CRASHED = r"A worker has crashed|crashes of workers in the last ten minutes"
-# A warning waits for ten seconds of what may pass by itself; what is counted is told within two. Behind the fault, what is of the last ten seconds,
-# or of the last minute, stays for so long.
+# A warning waits for ten seconds, as much passes by alone; counts are told within two. Behind the fault, words about the last ten seconds, or the
+# last minute, stay for as long.
 FAULTS = (
     Fault(
         "all threads are stuck", _putting("stuck"), clients=20,
@@ -195,7 +195,7 @@ FAULTS = (
 
 
 def ask_status(site: Site) -> tuple[int, str]:
-    """Return the exit status of `aserve status`, and what it writes."""
+    """Return exit status and output of `aserve status`."""
     done = run_command("status", "--control", site.control)
     return done.returncode, done.stdout + done.stderr
 
@@ -206,7 +206,7 @@ def ask_page(site: Site) -> str:
 
 
 class Look(NamedTuple):
-    """What is told at one time."""
+    """The words told at one time."""
 
     status: str
     exit_status: int
@@ -216,7 +216,7 @@ class Look(NamedTuple):
 
 
 def look_at(site: Site) -> Look:
-    """Ask all of them."""
+    """Ask all sources."""
     log, numbers = site.log, numbers_of(site.ask_metrics(), METRICS)
     exit_status, status = ask_status(site)
     return Look(status, exit_status, ask_page(site), numbers, log)
@@ -227,7 +227,7 @@ def _sum_of(fault: Fault, look: Look) -> float:
 
 
 def tells(fault: Fault, before: Look, now: Look) -> dict[str, bool]:
-    """Return which of them tell of a fault."""
+    """Return the sources telling of a fault."""
     needs_look = now.exit_status == int(fault.is_failure) or not fault.is_failure
     return {
         STATUS: needs_look and re.search(fault.status.what, now.status) is not None,
@@ -238,12 +238,12 @@ def tells(fault: Fault, before: Look, now: Look) -> dict[str, bool]:
 
 
 def still_tells(fault: Fault, before: Look, last: Look, now: Look) -> dict[str, bool]:
-    """Return which of them tell of anything, behind a fault: `before` is from before it, and `last` the look before this one."""
+    """Return the sources still telling behind a fault: `before` is from before the fault, and `last` the look before this."""
 
     def warns(lines: list[str]) -> bool:
         return any(re.search(fault.quiet.over, line) is None for line in lines)
 
-    # What is counted stands still; a gauge is nearer to what it was than to what tells of the fault.
+    # A counter stands still; a gauge is nearer to the value of before than to the fault's.
     is_counter = "_total" in fault.metrics.what
     more = _sum_of(fault, now) - _sum_of(fault, last if is_counter else before)
     return {
@@ -255,7 +255,7 @@ def still_tells(fault: Fault, before: Look, last: Look, now: Look) -> dict[str, 
 
 
 def wait_for_quiet(fault: Fault, before: Look, look: Callable[[], Look]) -> tuple[float | None, list[str]]:
-    """Return after how many seconds nothing told of a fault any more, for QUIET_SECONDS; None: of what those told that still did."""
+    """Return after how many seconds all were quiet about a fault, for QUIET_SECONDS; None: the sources still telling."""
     began = time.monotonic()
     last, quiet_at, telling = look(), None, list(TELLERS)
     while time.monotonic() < began + fault.quiet.seconds + QUIET_SECONDS:
@@ -269,7 +269,7 @@ def wait_for_quiet(fault: Fault, before: Look, look: Callable[[], Look]) -> tupl
 
 
 def drill(fault: Fault, folder: pathlib.Path) -> dict[str, Any]:
-    """Put a fault in; return after how many seconds each has told of it, and what is wrong."""
+    """Put a fault in; return after how many seconds each source has told, and all mistakes."""
     limits = dict(zip(TELLERS, (fault.status.seconds, fault.status.seconds, fault.metrics.seconds, fault.log.seconds)))
     site = Site(folder, *fault.flags, descriptors=fault.descriptors)
     told: dict[str, float] = {}
@@ -286,7 +286,7 @@ def drill(fault: Fault, folder: pathlib.Path) -> dict[str, Any]:
                 began = time.monotonic()
                 while len(told) < len(TELLERS) and time.monotonic() < began + max(limits.values()):
                     time.sleep(LOOK_SECONDS)
-                    now, seconds = look_at(site), time.monotonic() - began  # with the time that the look takes
+                    now, seconds = look_at(site), time.monotonic() - began  # with the time for the look
                     for name, does in tells(fault, before, now).items():
                         if does:
                             told.setdefault(name, round(seconds, 1))
@@ -308,7 +308,7 @@ def drill(fault: Fault, folder: pathlib.Path) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> int:
-    """Try those of these names, or all; return an exit status."""
+    """Try the faults of these names, or all; return an exit status."""
     names = [name for name in arguments if not name.startswith("--")]
     results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     told = {name for name, result in results.items() if not result["wrong"]}

@@ -29,10 +29,10 @@ EXAMPLE = ROOT / "examples" / "typed.py"
 RESULT = ROOT / "benchmarks" / "results" / "release.md"
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "aserve-release"
 
-# A build without a network: what [build-system] asks for. PyPy has its own cffi.
+# A build without a network: the needs of [build-system]. PyPy has cffi built in.
 BUILD_REQUIRES = ["setuptools>=77", "cffi>=1.15"]
 
-# The release that most servers have, without a compiler; and the next, where the sdist is built.
+# The release of most servers, without a compiler; and the next, for builds of the sdist.
 ROOTS = {
     "bookworm": "python3 python3-venv pypy3 pypy3-venv ca-certificates",
     "forky": "python3 python3-venv python3-dev pypy3 pypy3-venv pypy3-dev gcc libc6-dev ca-certificates",
@@ -64,7 +64,7 @@ if server.wait(60):
     sys.exit(rest)
 """
 
-# What an installation was made for: the wheel's tag, or that of what pip has built of the sdist.
+# The target of an installation: the tag of the wheel, or of pip's build of the sdist.
 TAG = """
 import importlib.metadata
 wheel = importlib.metadata.distribution("aserve-wsgi").read_text("WHEEL")
@@ -73,15 +73,13 @@ print(*(line[5:] for line in wheel.splitlines() if line.startswith("Tag: ")))
 
 
 class Fault(Exception):
-    """What is wrong, for the table."""
+    """A fault, for the table."""
 
 
 def run(*command: object, cwd: pathlib.Path | None = None, code: int = 0) -> str:
-    """
-    Run a command, which ends with this code or 0, and return what it has said.
+    """Run a command, with an end of this code or 0, and return the output.
 
-    Raises:
-        Fault: it has failed.
+    Raises: Fault: the command has failed.
     """
     words = [str(word) for word in command]
     print("$", " ".join(word if len(word) < 200 else "..." for word in words), flush=True)
@@ -93,7 +91,7 @@ def run(*command: object, cwd: pathlib.Path | None = None, code: int = 0) -> str
 
 
 def tool(name: str) -> pathlib.Path:
-    """Return a program of the environment that runs this."""
+    """Return a program of the running environment."""
     return pathlib.Path(sys.executable).parent / name
 
 
@@ -116,14 +114,14 @@ def version() -> str:
 
 
 def make_venv(folder: pathlib.Path, *packages: object, options: tuple[str, ...] = ()) -> pathlib.Path:
-    """Make a fresh environment with these packages; return its folder of programs."""
+    """Make a fresh environment with these packages; return the folder of programs."""
     run(sys.executable, "-m", "venv", "--clear", folder)
     run(folder / "bin" / "pip", "install", "--quiet", *options, *packages)
     return folder / "bin"
 
 
 def download(folder: pathlib.Path, *packages: object, options: tuple[str, ...] = ()) -> None:
-    """Have pip put wheels of these packages, and of what they need, into a folder."""
+    """Have pip put wheels of these packages, and of all needed ones, into a folder."""
     run(tool("pip"), "download", "--quiet", "--only-binary", ":all:", *options, "-d", folder, *packages)
 
 
@@ -147,7 +145,7 @@ def contents(scratch: pathlib.Path) -> str:
 
 
 def metadata(scratch: pathlib.Path) -> str:
-    """The index takes them and shows the README."""
+    """The index takes the files and shows the README."""
     run(tool("twine"), "check", "--strict", *sorted(DIST.iterdir()))
     return "`twine check --strict` passes"
 
@@ -159,7 +157,7 @@ def limited_api(scratch: pathlib.Path) -> str:
 
 
 def libc(scratch: pathlib.Path) -> str:
-    """How old a libc may be: what auditwheel names the wheels."""
+    """How old a libc may be: auditwheel's names for the wheels."""
     tags = {}
     for wheel in sorted(DIST.glob("*.whl")):
         said = run(tool("auditwheel"), "show", wheel)
@@ -197,11 +195,15 @@ for package in aserve, aserve.rpc:
 
 
 def types(scratch: pathlib.Path) -> str:
-    """Type checkers find the types of what was installed; every public name has some."""
+    """Type checkers find the types of the installed package; every public name has some."""
     folder = make_venv(scratch / "types", only("*-abi3-*.whl"), "mypy", "pyright[nodejs]")
     shutil.copy(EXAMPLE, scratch / "typed.py")
     run(folder / "mypy", "--strict", "typed.py", cwd=scratch)
-    pyright = ("env", f"PATH={folder}:{os.environ['PATH']}", folder / "pyright")  # it asks `python` where packages are
+    pyright = (
+        "env",
+        f"PATH={folder}:{os.environ['PATH']}",
+        folder / "pyright",
+    )  # pyright asks `python` where packages are
     run(*pyright, "typed.py", cwd=scratch)
     run(folder / "python", "typed.py", cwd=scratch)
     homes = run(folder / "python", "-I", "-c", HOMES).split()
@@ -216,7 +218,7 @@ def types(scratch: pathlib.Path) -> str:
 
 
 def cross_wheels(scratch: pathlib.Path, targets: Mapping[str, str]) -> list[pathlib.Path]:
-    """Build the wheels for systems that are not here, by another compiler; return their files."""
+    """Build the wheels for foreign systems, by another compiler; return the files."""
     folder = make_venv(scratch / "cross", *BUILD_REQUIRES, "ziglang")
     # Debian's pyconfig.h includes the one in a folder of its architecture: both targets take this machine's, and nothing else of it.
     debian = pathlib.Path("/usr/include", os.uname().machine + "-linux-gnu")
@@ -244,7 +246,7 @@ def cross_wheels(scratch: pathlib.Path, targets: Mapping[str, str]) -> list[path
 
 
 def other_systems(scratch: pathlib.Path) -> str:
-    """Wheels for systems that are not here can be built, and these need their libc alone."""
+    """Wheels for foreign systems can be built, and need their libc alone."""
     for wheel in cross_wheels(scratch, CROSS):
         run(tool("abi3audit"), "--strict", wheel)
         with zipfile.ZipFile(wheel) as file:
@@ -256,7 +258,7 @@ def other_systems(scratch: pathlib.Path) -> str:
 
 
 def musl(scratch: pathlib.Path) -> str:
-    """In a root with musl, busybox and CPython, as Alpine has them, pip installs each wheel, and it serves."""
+    """In a root with musl, busybox and CPython, as on Alpine, pip installs each wheel, and the wheel serves."""
     if os.getuid() != 0 or not shutil.which("apt-get"):
         return "not checked: that needs root's rights, and Debian"
     folder = CACHE / "musl"
@@ -271,9 +273,9 @@ def musl(scratch: pathlib.Path) -> str:
 
 
 def native_on_musl(scratch: pathlib.Path, python: pathlib.Path, wheels: pathlib.Path) -> pathlib.Path:
-    """Build the wheel with the native path by the root's CPython, outside the root, where its compiler is; return its file."""
+    """Build the wheel with the native path by the root's CPython, outside the root, beside the compiler; return the file."""
     (pip,) = wheels.glob("pip-*.whl")
-    # Without them named, setuptools takes those of the prefix, which are Debian's.
+    # Without headers named, setuptools takes Debian's from the prefix.
     (headers,) = (python.parent.parent / "include").iterdir()
     inside = ["env", f"PYTHONPATH={scratch / 'build'}", f"CFLAGS=-I{headers}", python, pip / "pip"]
     options = ("--quiet", "--no-index", "--find-links", wheels, "--target", scratch / "build")
@@ -284,7 +286,7 @@ def native_on_musl(scratch: pathlib.Path, python: pathlib.Path, wheels: pathlib.
 
 
 def one_on_musl(folder: pathlib.Path, wheels: pathlib.Path, name: str) -> str:
-    """Install this wheel in a fresh environment of the root, and serve; return what that was."""
+    """Install this wheel in a fresh environment of the root, and serve; return a summary."""
     # busybox's env(1) changes no folder.
     inside = [ROOT / ".ci" / "root", "run", folder, "/bin/sh", "-c", 'cd /srv && exec "$@"', "sh"]
     run(*inside, "/usr/bin/python3", "-m", "venv", "--clear", "--without-pip", "venv")
@@ -297,7 +299,7 @@ def one_on_musl(folder: pathlib.Path, wheels: pathlib.Path, name: str) -> str:
 
 
 def interpreters(pythons: Sequence[str]) -> Callable[[pathlib.Path], str]:
-    """Return the check that installs and serves on these interpreters of this machine."""
+    """Return the check to install and serve on these interpreters of this machine."""
 
     def check(scratch: pathlib.Path) -> str:
         add_programs(scratch)
@@ -308,7 +310,7 @@ def interpreters(pythons: Sequence[str]) -> Callable[[pathlib.Path], str]:
 
 
 def one_interpreter(scratch: pathlib.Path, python: str) -> str:
-    """Install each file that fits an interpreter, wheels where no compiler is; serve; return what that was."""
+    """Install each file fit for an interpreter, wheels where no compiler is; serve; return a summary."""
     folder = scratch / pathlib.Path(python).name / "bin"
     run(python, "-m", "venv", "--clear", folder.parent)
     inside = ["env", f"--chdir={scratch}", f"PATH={folder}", folder / "python"]
@@ -328,7 +330,7 @@ def one_interpreter(scratch: pathlib.Path, python: str) -> str:
 
 
 def root(suite: str) -> Callable[[pathlib.Path], str]:
-    """Return the check that installs and serves in a fresh root of this release of Debian."""
+    """Return the check to install and serve in a fresh root of this release of Debian."""
 
     def check(scratch: pathlib.Path) -> str:
         if os.getuid() != 0 or not shutil.which("apt-get"):
@@ -346,7 +348,7 @@ def root(suite: str) -> Callable[[pathlib.Path], str]:
 
 
 def one_python(folder: pathlib.Path, python: str) -> str:
-    """Have pip choose and install for one interpreter of a root, and serve; return what that was."""
+    """Have pip choose and install for one interpreter of a root, and serve; return a summary."""
     venv = f"/srv/venv-{python}/bin"
     inside = [ROOT / ".ci" / "root", "run", folder]
     run(*inside, python, "-m", "venv", f"/srv/venv-{python}")
@@ -356,7 +358,7 @@ def one_python(folder: pathlib.Path, python: str) -> str:
 
 
 def emptied(place: pathlib.Path) -> pathlib.Path:
-    """Remove what the last run has left in a root's folder, and put there what `serves` runs; return it."""
+    """Remove the remains of the last run in a root's folder, and add the programs of `serves`; return the folder."""
     for old in place.iterdir():
         shutil.rmtree(old) if old.is_dir() else old.unlink()
     add_programs(place)
@@ -364,17 +366,15 @@ def emptied(place: pathlib.Path) -> pathlib.Path:
 
 
 def add_programs(place: pathlib.Path) -> None:
-    """Put what `serves` runs into a folder."""
+    """Put the programs of `serves` into a folder."""
     shutil.copy(EXAMPLE, place)
     (place / "command.py").write_text(COMMAND)
 
 
 def serves(python: Sequence[object], command: object) -> str:
-    """
-    Have a program and the command serve a request each, by this interpreter; return its name.
+    """Have a program and the command serve a request each, by this interpreter; return the interpreter's name.
 
-    Raises:
-        Fault: one of them was not served as it should be.
+    Raises: Fault: a request was not served rightly.
     """
     name = run(*python, "-c", "import platform as p; print(p.python_implementation(), p.python_version())").strip()
     program, said = run(*python, "typed.py").strip(), run(*python, "command.py", command).strip()

@@ -31,7 +31,7 @@ from harness.waiting import wait_until
 MIB = 1 << 20
 BENCHMARKS = pathlib.Path(__file__).parent.parent / "benchmarks"
 GOOD_THREADS = BAD_THREADS = 6
-SAMPLES = 24  # of what is in use: when garbage is collected, and free memory given back
+SAMPLES = 24  # in use: when garbage is collected, and free memory given back
 # The bound on their growth, from the median of the second quarter to that of the last.
 # CPython: the allocator's slack.  PyPy: its JIT, which compiles for minutes.
 # Guess, from runs of 30 and 150 seconds; in fewer PyPy has hardly begun (85 MiB were seen), and only
@@ -45,7 +45,7 @@ FLAGS = [
 ]  # fmt: skip
 
 HELLO = b"hello\n"
-# A fork copies the page tables of all that the server has: often enough to meet what else goes on.
+# A fork copies the page tables of the whole server: often enough to meet everything else.
 FORK_SHARE = 0.1
 GET = b"GET / HTTP/1.1\r\nHost: soak\r\n\r\n"
 POST = b"POST /echo HTTP/1.1\r\nHost: soak\r\n"
@@ -112,7 +112,7 @@ def download(client: RawClient, rng: random.Random) -> None:
         for _ in range(count):
             expect("big", client.recv_exactly(10_000), b"x" * 10_000)
             if rng.random() < 0.05:
-                time.sleep(0.01)  # what a slow client does; nothing is waited for
+                time.sleep(0.01)  # as a slow client; nothing is waited for
 
 
 def close(client: RawClient, rng: random.Random) -> None:
@@ -122,7 +122,7 @@ def close(client: RawClient, rng: random.Random) -> None:
 
 
 def failing_app(client: RawClient, rng: random.Random) -> None:
-    """Fetch what fails in the middle: it must not look whole."""
+    """Fetch a response failing in the middle: the response must not look whole."""
     try:
         client.fetch("/raise")
     except Truncated:
@@ -131,7 +131,7 @@ def failing_app(client: RawClient, rng: random.Random) -> None:
 
 
 def urgent(client: RawClient, rng: random.Random) -> None:
-    """End the server's read early, by urgent data or a descriptor that is passed: what stands behind it is answered, too."""
+    """End the server's read early, by urgent data or a passed descriptor: the octets behind are answered, too."""
     if client.sock.family == socket.AF_UNIX:
         client.sock.sendmsg([GET], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", client.sock.fileno()))])
     else:
@@ -139,12 +139,12 @@ def urgent(client: RawClient, rng: random.Random) -> None:
     client.send(GET)
     for _ in range(2):
         expect("urgent", client.recv_response().body, HELLO)
-    if client.sock.family != socket.AF_UNIX:  # a second mark would make the first urgent octet one of the stream
+    if client.sock.family != socket.AF_UNIX:  # a second mark would put the first urgent octet into the stream
         close(client, rng)
 
 
 def late_hints(client: RawClient, rng: random.Random) -> None:
-    """Ask an app whose second thread sends early hints while it returns; they come in time, or not at all."""
+    """Ask an app with early hints from a second thread at the return; the hints come in time, or not at all."""
     for _ in range(rng.randint(1, 5)):
         client.request("/late?" + rng.choice(["whole", "pieces"]))
         reply = client.recv_response()
@@ -154,13 +154,13 @@ def late_hints(client: RawClient, rng: random.Random) -> None:
 
 
 def forking_app(client: RawClient, rng: random.Random) -> None:
-    """Ask an app that forks: its parent answers, and nobody else."""
+    """Ask a forking app: the parent answers, and nobody else."""
     if rng.random() < FORK_SHARE:
         expect("fork", client.fetch("/fork?" + rng.choice(["return", "raise", "exit", "leave", "kill"])).body, HELLO)
     expect("hello", client.fetch().body, HELLO)
 
 
-# Bad clients: the server may answer them or not
+# Bad clients: the server may answer or not
 
 
 def half_head(client: RawClient, rng: random.Random) -> None:
@@ -171,14 +171,14 @@ def half_head(client: RawClient, rng: random.Random) -> None:
 
 
 def garbage(client: RawClient, rng: random.Random) -> None:
-    """Send what is no HTTP."""
+    """Send octets unlike HTTP."""
     client.send(bytes(rng.randrange(256) for _ in range(rng.randint(1, 2000))) + b"\r\n\r\n")
     if rng.random() < 0.5:
         client.recv_response()
 
 
 def broken_body(client: RawClient, rng: random.Random) -> None:
-    """Break off in the middle of a body, or break its framing."""
+    """Break off in the middle of a body, or break the framing."""
     if rng.random() < 0.5:
         client.send(POST + b"Content-Length: 500000\r\n\r\n" + b"x" * rng.randint(0, 200_000))
     else:
@@ -252,14 +252,14 @@ class Soak:
 
 
 def soak(seconds: float, flags: list[str], folder: pathlib.Path) -> dict[str, Any]:
-    """Run it; return the result."""
+    """Run the soak; return the result."""
     app = f"{pathlib.Path(__file__).parent / 'harness/apps.py'}:site"
     path = str(folder / "soak.sock")
     server = ServerProcess([app, "--bind", f"unix:{path}", *FLAGS, *flags], folder, {})
     try:
         with contextlib.closing(RawClient(server.address)) as client:
             client.fetch()
-            client.fetch("/big?1000000")  # from its first large body on, a server has the pump's descriptors
+            client.fetch("/big?1000000")  # from the first large body on, a server has the pump's descriptors
             client.fetch("/", "Connection: close")
             client.recv_to_end()
         wait_until(lambda: not sockets(server)[1:], 30)  # the TCP listener remains
@@ -307,12 +307,12 @@ def soak(seconds: float, flags: list[str], folder: pathlib.Path) -> dict[str, An
 
 
 def open_files(server: ServerProcess) -> list[str]:
-    """Return what a server has open, but for libuv's own /dev/null, which it opens when it likes."""
+    """Return the open files of a server, but for libuv's own /dev/null, opened at any time."""
     return [name for name in server.open_files() if name != "/dev/null"]
 
 
 def sockets(server: ServerProcess) -> list[str]:
-    """Return the sockets that a server has open, but for those of its event loop (a pair)."""
+    """Return the open sockets of a server, but for the pair of the event loop."""
     tcp = pathlib.Path("/proc/net/tcp").read_text()
     return [name for name in server.open_files() if name.startswith("socket:") and f" {name[8:-1]} " in tcp]
 
@@ -320,7 +320,7 @@ def sockets(server: ServerProcess) -> list[str]:
 def sample_while(
     threads: list[threading.Thread], server: ServerProcess, every_seconds: float
 ) -> tuple[list[float], list[float]]:
-    """Return what a server has resident until the threads have ended: as it comes, and now and then what is in use."""
+    """Return the resident memory of a server until the threads have ended, and now and then the memory in use."""
     resident, in_use = [], []
     next_look = time.monotonic() + every_seconds
     for thread in threads:
@@ -346,7 +346,7 @@ def save(bench: str, result: dict[str, Any]) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run it from the command line."""
+    """Run the soak from the command line."""
     is_saved = "--save" in arguments
     arguments = [argument for argument in arguments if argument != "--save"]
     seconds = float(arguments.pop(0)) if arguments else 30.0

@@ -1,6 +1,6 @@
-"""What is published of the benchmarks: ratios, targets, and pages that say what the files of results hold. Nothing is measured here.
+"""The published benchmarks: ratios, targets, and pages true to the files of results. Nothing is measured here.
 
-That their servers and clients work is checked by `bench_serve.py --self-test` and by `--quick`.
+`bench_serve.py --self-test` and `--quick` check servers and clients.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ bench_mixed, charts, figures, leads, make_report, pages, procs, record, reports,
 
 
 def facts(implementation="CPython", build="Debian's", is_optimised=True):
-    """Return what an environment says of itself, with everything installed."""
+    """Return the facts of an environment with everything installed."""
     packages = dict.fromkeys(servers.PACKAGES, "1.0")
     return {"implementation": implementation, "version": "3.11", "build": build, "is_optimised": is_optimised,
             "packages": packages}  # fmt: skip
@@ -59,7 +59,7 @@ def result(set_name, each_round, left_out=None, connections=(10,), environments=
 
 
 def test_a_ratio_is_taken_within_each_round():
-    """A machine that slows down between rounds moves no ratio: 0.5, 0.5, 0.8, and not 100 / 200 of medians."""
+    """A machine slower between rounds moves no ratio: 0.5, 0.5, 0.8, and not 100 / 200 of medians."""
     measured = result(
         "close", [{"aserve": 100, "bjoern": 200}, {"aserve": 10, "bjoern": 20}, {"aserve": 160, "bjoern": 200}]
     )
@@ -70,7 +70,7 @@ def test_a_ratio_is_taken_within_each_round():
 
 
 def test_a_round_without_one_of_both_gives_no_ratio():
-    """Rounds in which only one was measured do not count; without any there is no ratio."""
+    """Rounds with one of both do not count; without a full round there is no ratio."""
     measured = result("close", [{"aserve": 100, "bjoern": 200}, {"aserve": 900}, {"bjoern": 1}])
     assert measured.ratio("aserve", "bjoern", 10) == 0.5
     assert measured.ratio("aserve", "uwsgi-http", 10) is None
@@ -79,14 +79,14 @@ def test_a_round_without_one_of_both_gives_no_ratio():
 
 
 def test_a_round_in_which_the_base_answered_nothing_gives_no_ratio():
-    """A peer that gave no answers at so many connections is left out of that ratio, and has no infinite one."""
+    """A peer without answers at so many connections is left out of the ratio, and has no infinite one."""
     measured = result("close", [{"aserve": 100, "bjoern": 0}, {"aserve": 100, "bjoern": 200}])
     assert measured.ratio("aserve", "bjoern", 10) == 0.5
     assert measured.ratio("bjoern", "aserve", 10) == 1.0
 
 
 def test_errors_of_all_rounds_are_added():
-    """An error in any round is told, by its kind."""
+    """An error in any round is told, by kind."""
     bad = [row(1, errors={"status": 2}), row(1), row(1, errors={"status": 3, "read": 1})]
     measured = result("close", [{"aserve": each} for each in bad])
     assert measured.errors("aserve", 10) == {"status": 5, "read": 1}
@@ -116,7 +116,7 @@ def test_a_target_is_met_by_its_ratio_without_errors(ours, met):
 
 
 def test_a_file_of_results_names_no_folder():
-    """What another server is called is kept, but not where it is installed."""
+    """The name of another server is kept, but not the folder."""
     other = servers.parse_server("old=/some/where/bin/aserve --bind 127.0.0.1:{port} --log /tmp/log apps:{app}")
     plan = figures.Plan(pair(), [other, *servers.choose(pair(), ["aserve"])])
     kept = bench_mixed.without_folders(figures.Result(plan, [], {})).plan.servers
@@ -152,7 +152,7 @@ def test_figures_of_wrk_are_read_from_its_report():
 
 
 def test_answers_with_another_status_are_not_counted_as_served():
-    """wrk counts them among the requests; here they are errors only."""
+    """wrk counts such answers among the requests; here each is an error only."""
     text = "  Socket errors: connect 0, read 3, write 0, timeout 1\n  Non-2xx or 3xx responses: 500\n"
     figures_of = reports.parse_wrk(WRK.format(errors=text))
     assert (figures_of["n"], figures_of["rps"]) == (1500, 750.0)
@@ -161,13 +161,13 @@ def test_answers_with_another_status_are_not_counted_as_served():
 
 @pytest.mark.parametrize("parse", [reports.parse_wrk, reports.parse_close_load])
 def test_what_is_no_report_is_an_error(parse):
-    """A client that did not run is not a server without requests."""
+    """A client without a run is not a server without requests."""
     with pytest.raises(procs.BenchmarkError, match="unable to connect"):
         parse("unable to connect to 127.0.0.1:8000 Connection refused\n")
 
 
 def test_the_tables_are_those_of_the_files():
-    """results/README.md and targets.md are what `make bench-tables` makes of the files; those are as they are written now."""
+    """results/README.md and targets.md are as made by `make bench-tables` of the present files."""
     assert pages.PAGE.read_text() == pages.results_page()
     assert pages.TARGETS.read_text() == pages.targets_page()
     for path in pages.RESULTS.glob("*.json"):
@@ -176,7 +176,7 @@ def test_the_tables_are_those_of_the_files():
 
 
 def test_results_that_are_kept_can_be_read():
-    """Each file in results/ is of the form that this code writes, and of a run that took its time."""
+    """Each file in results/ is of the form written by this code, and of a run long enough."""
     for path in (BENCHMARKS / "results").glob("*.json"):
         kept = json.loads(path.read_text())
         assert kept["format"] == record.FORMAT, path
@@ -197,7 +197,7 @@ def test_results_that_are_kept_can_be_read():
             assert kept[kept["bench"]], path
         elif kept["bench"] == "http2":
             assert {each["server"] for each in kept["probes"]} == {"aserve", "gunicorn", "granian", "hypercorn"}, path
-        else:  # of the report some are of one round, as they say
+        else:  # some of the report say to be of one round
             assert all(each["seconds"] >= 0.8 for each in kept["sets"].values()), path
 
 
@@ -205,7 +205,7 @@ def test_results_that_are_kept_can_be_read():
 
 
 def one_set(rates, **changes):
-    """Return a set as a file has it: rates are {server: {connections: figure of each round}}."""
+    """Return a set as in a file: rates are {server: {connections: figure of each round}}."""
     rounds = max(len(figures) for each in rates.values() for figures in each.values())
     rows = [
         {
@@ -254,7 +254,7 @@ def test_the_first_paragraph_says_who_is_ahead():
 
 
 def test_the_report_is_that_of_the_files():
-    """report/ is what `make bench-pictures` makes of results/, but for the drawing itself."""
+    """report/ is as made by `make bench-pictures` of results/, but for the drawing itself."""
     files = pages.read()
     wanted = make_report.page(files, lambda chart: FRAME)
     committed = (make_report.REPORT / "report.html").read_text()
@@ -265,7 +265,7 @@ def test_the_report_is_that_of_the_files():
 
 
 def test_every_chart_has_its_picture_on_the_page():
-    """The same drawing: with a background of its own in the file, without one on the page."""
+    """The same drawing: with a background in the file, without one on the page."""
     committed = (make_report.REPORT / "report.html").read_text()
     for path in make_report.REPORT.glob("*.svg"):
         text = path.read_text().rstrip("\n")
@@ -275,7 +275,7 @@ def test_every_chart_has_its_picture_on_the_page():
 
 
 def test_the_summary_in_the_readme_is_that_of_the_files():
-    """No figure of the table, or of the sentences below it, differs from the results; each server that people know has all figures."""
+    """No figure of the table, or of the sentences below, differs from the results; each well-known server has all figures."""
     text = README.read_text()
     assert pages.with_summary(text) == text
     medians = json.loads((pages.RESULTS / f"{pages.STEM}.json").read_text())["sets"][pages.SET_NAME]["medians"]
@@ -287,7 +287,7 @@ def test_the_summary_in_the_readme_is_that_of_the_files():
 
 
 def test_the_summary_says_where_others_are_ahead():
-    """Only what is so: a set in which no peer is ahead any more is not named."""
+    """A set with no peer ahead any more is not named."""
     text = " ".join(pages.summary().partition("**Where others are ahead**")[2].split())
     kept = pages.read()["serve-cpython"]
     [lead] = [lead for lead in leads.leads("serve-cpython", kept) if lead.set_name == "blob"]
@@ -295,14 +295,14 @@ def test_the_summary_says_where_others_are_ahead():
 
 
 def test_a_wrong_figure_in_the_readme_is_found():
-    """A figure that was changed by hand, or has grown old, is not what the files make."""
+    """A figure changed by hand, or grown old, differs from the files."""
     text = README.read_text()
     figure = re.search(r"\| \*\*aserve\*\* \| \d+ \| ([\d,]+)", text)[1]
     assert pages.with_summary(text.replace(figure, "999,999")) == text
 
 
 def test_memory_in_the_readme_is_that_of_the_files():
-    """The hello app's, and what a million requests added."""
+    """The memory of the hello app, and the growth in a million requests."""
     hello = json.loads((pages.RESULTS / "serve-cpython.json").read_text())["sets"]["bare head"]["medians"]["aserve"][
         "100"
     ]

@@ -37,7 +37,7 @@ needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="this system has no such option")
 def test_what_the_kernel_takes_for_a_client_that_does_not_read(opened):
-    """A connection inherits the limit; without one the kernel would take megabytes."""
+    """A connection inherits the limit; without a limit the kernel would take megabytes."""
     [listener] = opened("127.0.0.1:0")
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -65,7 +65,7 @@ def test_other_sockets_have_no_such_limit():
 
 
 def test_tcp_opens_one_socket(opened):
-    """One IPv4 address is one socket, which does not block, on a port picked by the kernel."""
+    """One IPv4 address is one socket, non-blocking, on a port picked by the kernel."""
     (listener,) = opened("127.0.0.1:0")
     host, port = listener.address
     assert host == "127.0.0.1" and port > 0 and listener.socket.gettimeout() == 0
@@ -89,7 +89,7 @@ def test_tcp_v6_takes_no_ipv4_clients(opened):
 @needs_ipv6
 @pytest.mark.parametrize("count", [1, 2])
 def test_all_interfaces_of_v6(opened, count):
-    """[::] takes IPv4 clients by the kernel's default; a bind of IPv4 beside it, in either order, has its own."""
+    """[::] takes IPv4 clients by the kernel's default; a bind of IPv4 beside, in either order, has IPv4 alone."""
     (free,) = opened("0.0.0.0:0")
     port = free.address[1]
     free.close()
@@ -160,7 +160,7 @@ def test_several_specs_open_several_sockets(opened):
 
 
 def test_a_port_in_use(opened):
-    """The message tells the fault, how to find the other program, and what to do."""
+    """The message tells the fault, how to find the program in the way, and the remedy."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -173,7 +173,7 @@ def test_a_port_in_use(opened):
 
 
 def test_the_same_address_twice(opened):
-    """A repeated spec is in its own way, and is told so: BindError, not an OSError later."""
+    """A repeated spec is in the way of the first, and is told so: BindError, not an OSError later."""
     port = free_port()
     with pytest.raises(BindError, match="the settings name this address twice"):
         opened(f"127.0.0.1:{port}", f"127.0.0.1:{port}")
@@ -181,7 +181,7 @@ def test_the_same_address_twice(opened):
 
 
 def test_all_or_none(opened, tmp_path):
-    """When the last one cannot be bound, the others are closed again, and their files gone."""
+    """When the last spec cannot be bound, the rest is closed again, and the files are gone."""
     path = tmp_path / "s"
     (first,) = opened("127.0.0.1:0")
     port = first.address[1]
@@ -219,7 +219,7 @@ def test_hosts_that_are_not_there(spec, text, opened):
     ],
 )
 def test_what_bind_may_say(number, spec, text, opened, monkeypatch):
-    """Any answer of the kernel to bind() comes with a remedy, or at least in its own words."""
+    """Any answer of the kernel to bind() comes with a remedy, or at least in the kernel's words."""
 
     class Refusing(socket.socket):
         def bind(self, address):
@@ -231,7 +231,7 @@ def test_what_bind_may_say(number, spec, text, opened, monkeypatch):
 
 
 def test_families_that_are_not_there(opened, monkeypatch):
-    """A family that the kernel lacks is left out; without any there is nothing to listen on."""
+    """A family unknown to the kernel is left out; without any there is nothing to listen on."""
 
     class Familiar(socket.socket):
         refused = ()
@@ -250,7 +250,7 @@ def test_families_that_are_not_there(opened, monkeypatch):
 
 
 def test_a_name_with_an_address_that_is_not_here(opened, monkeypatch):
-    """A name's second address may be missing on this machine; its first may not."""
+    """The second address of a name may be missing on this machine; the first may not."""
     here = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))
     away = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 0))
     for order, count in (([here, away], 1), ([away, here], None)):
@@ -279,7 +279,7 @@ def test_the_second_address_in_use(opened, monkeypatch):
 
 
 def test_a_unix_socket_is_a_file(opened, tmp_path):
-    """A unix socket is a file; its server name is fit for a URL."""
+    """A unix socket is a file; the server name is fit for a URL."""
     path = str(tmp_path / "s")
     (listener,) = opened(f"unix:{path}")
     assert listener.address == path and listener.url == f"unix:{path}"
@@ -290,7 +290,7 @@ def test_a_unix_socket_is_a_file(opened, tmp_path):
 
 
 def test_unix_with_tls(opened, tmp_path):
-    """The bind's options are not part of its name; its port is https's."""
+    """The options of a bind are not part of the name; the port is https's."""
     (listener,) = opened(f"https://unix:{tmp_path}/s?key=k")
     assert listener.url == f"https://unix:{tmp_path}/s" and listener.server_name_and_port == ("localhost", "443")
     listener.close()
@@ -308,7 +308,7 @@ def test_a_stale_file_is_replaced(opened, tmp_path):
 
 
 def test_a_live_one_is_refused(opened, tmp_path):
-    """A served socket is not taken from its server, not even before it accepts."""
+    """A served socket is not taken from the server, not even before the first accept."""
     path = str(tmp_path / "s")
     opened(f"unix:{path}")
     with pytest.raises(BindError, match="another program listens on this socket"):
@@ -353,7 +353,7 @@ def test_a_folder_that_is_not_there(opened, tmp_path):
 
 
 def test_a_successors_file_is_left_alone(opened, tmp_path):
-    """A server that ends late does not remove its successor's socket."""
+    """A server with a late end does not remove the socket of the successor."""
     path = str(tmp_path / "s")
     (old,) = opened(f"unix:{path}")
     os.unlink(path)
@@ -373,7 +373,7 @@ def test_a_file_that_is_gone_already(opened, tmp_path):
 
 
 def test_a_file_that_may_not_be_removed(opened, tmp_path, monkeypatch):
-    """A server that has dropped its rights still closes."""
+    """A server without rights still closes."""
 
     def refuse(path):
         raise PermissionError(errno.EACCES, "no")
@@ -415,7 +415,7 @@ def test_the_mode_lets_all_users_connect(opened, tmp_path, umask):
 
 
 def test_the_rights_are_set_before_anybody_can_connect(tmp_path, monkeypatch):
-    """While the file has its first mode, nobody listens on it."""
+    """While the file has the first mode, nobody listens."""
     path = str(tmp_path / "s")
     chmod = os.chmod
 

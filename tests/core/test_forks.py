@@ -47,7 +47,7 @@ def run_in_child(function, in_thread=False):
 
 @pytest.fixture
 def handled():
-    """Let SIGTERM and SIGUSR1 have handlers of ours, and a wake-up descriptor: (earlier one, ours, its reader)."""
+    """Let SIGTERM and SIGUSR1 have handlers of ours, and a wake-up descriptor: (earlier one, ours, the reader)."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     os.set_blocking(reader, False)
@@ -122,7 +122,7 @@ def test_a_handler_in_the_place_of_our_first(handled):
 
 @pytest.mark.parametrize("in_thread", [False, True])
 def test_without_handlers_of_ours(handled, in_thread):
-    """In a program with its own signals nothing is changed."""
+    """In a program with signal handlers nothing is changed."""
     _, ours, _ = handled
     assert run_in_child(lambda: signal.getsignal(signal.SIGTERM) is ours, in_thread) == "True"
 
@@ -139,7 +139,7 @@ def test_without_handlers_of_ours(handled, in_thread):
     ],
 )
 def test_an_earlier_handler_that_raises(handled, watched, exc, status, in_thread):
-    """A signal at a child's begin ends it, as the app's handler means it to; Python would print and go on."""
+    """A signal at a child's begin ends the child, as meant by the app's handler; Python would print and go on."""
 
     def earlier(*_):
         raise exc
@@ -159,7 +159,7 @@ def test_an_earlier_handler_that_raises(handled, watched, exc, status, in_thread
     assert statuses == [status]
 
 
-# A child that comes back
+# A child coming back
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def counts():
     ],
 )
 def test_a_child_leaves_with_its_status(exc, status, tmp_path, monkeypatch):
-    """A child of the serving process ends, with the status of a program of its own, and says so."""
+    """A child of the serving process ends, with the status of a program, and says so."""
     count = len(forks.forked)
     forks.end_if_forked(count)  # no child
     with open(tmp_path / "said", "w") as said:
@@ -191,11 +191,11 @@ def test_a_child_leaves_with_its_status(exc, status, tmp_path, monkeypatch):
         monkeypatch.setattr(sys, "stderr", said)
         monkeypatch.setattr(forks.logger, "handlers", [logging.StreamHandler(said)])
         level = forks.logger.level
-        forks.logger.setLevel(logging.INFO)  # which forgets what the logger remembers of other levels, too
+        forks.logger.setLevel(logging.INFO)  # forgets the logger's memory of levels, too
         pid = os.fork()
         if not pid:
             try:
-                forks.end_if_forked(count + 1)  # of its own server
+                forks.end_if_forked(count + 1)  # of the same server
                 forks.end_if_forked(count, exc)
             finally:
                 os._exit(99)
@@ -208,7 +208,7 @@ def test_a_child_leaves_with_its_status(exc, status, tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("counts")
 def test_it_leaves_by_keyboard_interrupt():
-    """As a program of its own: its parent sees SIGINT, or, where blocked, a shell's status."""
+    """As for any program: the parent sees SIGINT, or, where blocked, a shell's status."""
     count = len(forks.forked)
     for is_blocked, expected in (False, signal.SIGINT), (True, (128 + signal.SIGINT) << 8):
         pid = os.fork()
@@ -223,7 +223,7 @@ def test_it_leaves_by_keyboard_interrupt():
 
 @pytest.mark.parametrize("stream", ["none", "closed", "unread", "full"])
 def test_the_end_of_a_process(stream, monkeypatch):
-    """A process ends whatever the state of its standard output, and its last words."""
+    """A process ends whatever the state of standard output, and of the last words."""
     monkeypatch.setattr(forks, "LAST_WORDS_SECONDS", 1)
     pid = os.fork()
     if not pid:
@@ -250,7 +250,7 @@ def test_the_end_of_a_process(stream, monkeypatch):
 
 
 def test_last_words_have_an_end(monkeypatch):
-    """A child that cannot speak, since a lock is taken or a pipe full, ends all the same."""
+    """A mute child, by a taken lock or a full pipe, ends all the same."""
     monkeypatch.setattr(forks, "LAST_WORDS_SECONDS", 1)
     monkeypatch.setattr(forks.logger, "error", lambda *_: signal.pause())
     pid = os.fork()
@@ -259,7 +259,7 @@ def test_last_words_have_an_end(monkeypatch):
     assert os.waitpid(pid, 0)[1] == signal.SIGALRM
 
 
-# Descriptors that a child must not keep
+# Descriptors not for a child
 
 
 class FakeServer:
@@ -289,7 +289,7 @@ def watched():
 
 
 def listen(family, address):
-    """Return a listening socket, and the two ends of a connection to it."""
+    """Return a listening socket, and the two ends of a connection."""
     listener = socket.socket(family)
     listener.bind(address)
     listener.listen()
@@ -315,7 +315,7 @@ def is_blank(file):
     ],
 )
 def test_connections_are_dropped(family, address, watched, tmp_path):
-    """A child has neither a server's listener nor its ends of connections; their numbers stay taken."""
+    """A child has neither a server's listener nor the ends of connections; the numbers stay taken."""
     if family == socket.AF_UNIX:
         address = address.format(tmp_path)
     try:
@@ -336,7 +336,7 @@ def test_connections_are_dropped(family, address, watched, tmp_path):
 
 
 def test_descriptors_are_dropped(watched):
-    """Descriptors named by the server are dropped, if present; others are not."""
+    """Descriptors named by the server are dropped, if present; the rest is not."""
     ours, theirs = os.pipe()
     gone = 99999  # an unused number
     server = watched([ours, gone, -1])
@@ -348,7 +348,7 @@ def test_descriptors_are_dropped(watched):
 
 
 def test_one_that_fails_is_not_all(watched):
-    """A fault of one server does not leave another's descriptors with the child."""
+    """A fault of one server does not leave descriptors of the next with the child."""
     ours, theirs = os.pipe()
     for server in watched(), watched([ours]), watched():
         if not server.fds:
@@ -412,7 +412,7 @@ def test_where_no_descriptor_is_left(watched):
 
 
 def test_a_number_that_is_taken_by_nothing(watched, monkeypatch):
-    """A listed number no longer open is passed over: later ones are dropped."""
+    """A listed number no longer open is passed over: later numbers are dropped."""
     ours, theirs = os.pipe()
     monkeypatch.setattr(forks, "list_open", set)  # as if all were there
     watched([-1, ours])
@@ -422,7 +422,7 @@ def test_a_number_that_is_taken_by_nothing(watched, monkeypatch):
 
 
 def test_where_nothing_can_take_their_place(watched, monkeypatch):
-    """Without /dev/null, or a descriptor for it, they are closed."""
+    """Without /dev/null, or a descriptor for the file, the descriptors are closed."""
     ours, theirs = os.pipe()
     watched([ours])
     monkeypatch.setattr(forks.os, "devnull", "/no/such")
@@ -441,7 +441,7 @@ def is_open(fd):
 
 
 def test_an_epoll_set_of_the_parents(watched):
-    """A descriptor dropped by a child stays watched by its parent's epoll set, until the parent closes it."""
+    """A descriptor dropped by a child stays watched by the parent's epoll set, until the parent closes the descriptor."""
     select = pytest.importorskip("select")
     if not hasattr(select, "epoll"):
         pytest.skip("Linux only")
@@ -455,18 +455,18 @@ def test_an_epoll_set_of_the_parents(watched):
 
 
 def test_a_fork_that_fails(handled, monkeypatch):
-    """The trying thread has its signals again."""
+    """The trying thread has all signals again."""
     earlier, _, _ = handled
     forks.own_handlers({signal.SIGTERM: earlier})
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     forks._before()
     assert signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    forks._unblock()  # both interpreters call it then, too
+    forks._unblock()  # both interpreters call the hook then, too
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == mask
 
 
 def test_a_hook_of_an_object():
-    """The hook calls the object's method as long as the object is there, and does not keep it."""
+    """The hook calls the object's method as long as the object is there, and does not keep the object."""
 
     class Noting:
         def note(self):

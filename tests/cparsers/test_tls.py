@@ -65,7 +65,7 @@ class Secure:
 
 @pytest.fixture
 def enter(lane, authority, localhost):
-    """Return a function that puts a client into the lane: enter(feed=b"", **settings of the client)."""
+    """Return a function to put a client into the lane: enter(feed=b"", **settings of the client)."""
     lane.owned["sessions"] = ffi.new("tls_session *[]", 1024)
     lane.set.sessions, lane.set.listeners[0].is_tls = lane.owned["sessions"], 1
     settings = TLSSettings(str(localhost.certificate), str(localhost.key), (), None, "none", "1.2", Config().ciphers)
@@ -97,7 +97,7 @@ def enter(lane, authority, localhost):
 
 
 def leave(lane, fd):
-    """Take the session of a left connection; return it, and the connection's end."""
+    """Take the session of a left connection; return the session, and the connection's end."""
     conn = socket.socket(fileno=fd)
     conn.setblocking(False)  # PyPy's socket makes a given descriptor blocking
     return OwnSession(lib.lane_take_session(lane.set, fd)), conn
@@ -105,7 +105,7 @@ def leave(lane, fd):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_requests_arrive_and_are_answered(lane, enter, version):
-    """One after another, each in one arrival; the handshake knows the client, so none is the first."""
+    """One after another, each in one arrival; after the handshake the client is known, and no request is the first."""
     secure = enter(maximum_version=version)
     for number in range(3):
         secure.ask(GET)
@@ -117,7 +117,7 @@ def test_requests_arrive_and_are_answered(lane, enter, version):
 
 
 def test_a_request_with_the_handshake_arrives(lane, enter):
-    """No edge comes for octets that were read with the handshake's last."""
+    """No edge comes for octets read with the handshake's last."""
     secure = enter(with_handshake=GET)
     assert secure.arrival().input == GET
     lane.reply(secure.fd)
@@ -141,7 +141,7 @@ def test_a_head_in_two_records_leaves_or_arrives(lane, enter):
     secure.sock.sendall(secure.records(GET[:5]) + secure.records(GET[5:]))
     arrival = secure.arrival()
     octets = arrival.input
-    if arrival.kind == LEFT:  # TCP has split what was sent at once
+    if arrival.kind == LEFT:  # TCP has split octets sent at once
         session, conn = leave(lane, arrival.fd)
         with conn:
             octets += session.read(100)
@@ -150,7 +150,7 @@ def test_a_head_in_two_records_leaves_or_arrives(lane, enter):
 
 @pytest.mark.parametrize("count", [2, 40])
 def test_pipelined_requests_leave(lane, enter, count):
-    """With all octets: decrypted ones, and those still in the session."""
+    """With all octets: decrypted ones, and the rest inside the session."""
     lane.set.read_cap = 300
     secure = enter()
     secure.ask(GET * count)
@@ -194,7 +194,7 @@ def test_bodies_arrive_whole(lane, enter, size):
 
 @pytest.mark.parametrize("ending", ["alert", "FIN", "both", "reset"])
 def test_an_end_closes_an_idle_connection(lane, enter, ending):
-    """Whatever way the client goes; an alert is answered by one."""
+    """Whatever way the client goes; an alert is answered by an alert."""
     secure = enter()
     with contextlib.suppress(ssl.SSLWantReadError):
         secure.sock.setblocking(False)
@@ -231,7 +231,7 @@ def test_an_end_within_a_record_is_seen(lane, enter, is_told):
 
 
 def test_a_request_and_the_end_at_once(lane, enter):
-    """The request is answered by its owner; then the end counts."""
+    """The request is answered by the owner; then the end counts."""
     secure = enter()
     octets = secure.records(GET)
     with contextlib.suppress(OSError):
@@ -252,7 +252,7 @@ def test_a_request_and_the_end_at_once(lane, enter):
 
 @pytest.mark.parametrize("garbage", [b"\x17\x03\x03\x00\x20" + bytes(32), b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 9])
 def test_garbage_leaves_with_a_broken_session(lane, enter, garbage):
-    """The event loop logs the reason and ends it, as it does without the lane."""
+    """The event loop logs the reason and ends the connection, the same as without the lane."""
     secure = enter()
     secure.sock.sendall(garbage)
     arrival = secure.arrival()
@@ -274,7 +274,7 @@ def test_garbage_within_a_body_ends_the_request(lane, enter):
 
 
 def test_garbage_behind_a_request_counts_later(lane, enter):
-    """The request before it leaves or arrives whole."""
+    """The earlier request leaves or arrives whole."""
     secure = enter()
     secure.sock.sendall(secure.records(GET) + b"\xff" * 9)
     arrival = secure.arrival()
@@ -286,7 +286,7 @@ def test_garbage_behind_a_request_counts_later(lane, enter):
 
 
 def test_a_client_that_does_not_read_is_not_waited_for(lane, enter):
-    """Untaken octets stay with the session and with the caller; together they are the response."""
+    """Untaken octets stay with the session and with the caller; together both are the response."""
     secure = enter()
     secure.ask()
     arrival = secure.arrival()
@@ -307,7 +307,7 @@ def test_a_client_that_does_not_read_is_not_waited_for(lane, enter):
 
 
 def test_records_that_are_held_are_told(lane, enter):
-    """A caller hears of records in the session alone, and that no piece overtakes them."""
+    """A caller hears of records in the session alone, so no piece overtakes."""
     secure = enter()
     secure.ask()
     fd = secure.arrival().fd
@@ -328,7 +328,7 @@ def test_records_that_are_held_are_told(lane, enter):
 
 @pytest.mark.parametrize("is_reset", [False, True])
 def test_a_client_that_is_gone(lane, enter, is_reset):
-    """Its response is lost, and nothing is left of its session."""
+    """The response is lost, and nothing is left of the session."""
     secure = enter()
     secure.ask()
     fd = secure.arrival().fd
@@ -340,7 +340,7 @@ def test_a_client_that_is_gone(lane, enter, is_reset):
 
 
 def test_a_last_response_is_the_event_loops(lane, enter):
-    """The session says that the connection closes: a closure alert, and lingering, are due."""
+    """The session tells of the close: a closure alert, and lingering, are due."""
     secure = enter(maximum_version=version)
     secure.ask(LAST_GET)
     assert lane.reply(secure.arrival().fd, b"x" * size, keep=False) == size
@@ -369,7 +369,7 @@ def test_a_last_response_waits_for_nobody(lane, enter):
 
 
 def test_idle_connections_stay_where_their_session_is(lane, enter):
-    """No other process has the session; a sweep closes them with an alert."""
+    """No second process has the session; a sweep closes idle connections with an alert."""
     secure = enter()
     assert lane.release_idle() == []
     assert lib.lane_sweep(lane.set, -1, -1) == 1 and lane.set.nconns == 0
@@ -380,7 +380,7 @@ def test_idle_connections_stay_where_their_session_is(lane, enter):
 
 
 def test_the_end_of_the_lane_frees_sessions(lane, enter):
-    """Idle connections close at once, and busy ones with their reply."""
+    """Idle connections close at once, and busy ones with the reply."""
     idle, busy = enter(), enter()
     busy.ask()
     fd = busy.arrival().fd
@@ -398,7 +398,7 @@ def test_a_place_that_is_taken_refuses_a_session(lane, enter):
 
 
 def test_many_connections_share_the_lane(lane, enter):
-    """Three hundred, each with its own session."""
+    """Three hundred, each with a separate session."""
     clients = [enter() for _ in range(300)]
     for secure in clients:
         secure.ask(b"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n" % secure.fd)

@@ -22,7 +22,7 @@ import aserve
 import aserve.core.incident
 from aserve.core.errors import AppError
 
-# No app waits longer, so that a failing test ends. On a busy machine a test on PyPy takes 20 s until its gate is open.
+# No app waits longer, for a failing test to end. On a busy machine a test on PyPy takes 20 s until the gate is open.
 WAIT_SECONDS = 60.0
 PLAIN = [("Content-Type", "text/plain")]
 
@@ -104,7 +104,7 @@ def no_chunks_lazily(environ: Any, start_response: Any) -> Iterator[bytes]:
 
 
 def status(environ: Any, start_response: Any) -> list[bytes]:
-    """Answer /CODE with that status, and with a body even where there must be none."""
+    """Answer /CODE with this status, and with a body even where there must be none."""
     start_response(environ["PATH_INFO"][1:] + " Test", PLAIN)
     return [b"this is a body"]
 
@@ -269,7 +269,7 @@ def exc_info_of(exc: BaseException) -> Any:
 
 
 def starts_with(*arguments: Any) -> Any:
-    """Return an app that calls start_response with these arguments."""
+    """Return an app with a call of start_response with these arguments."""
 
     def app(environ: Any, start_response: Any) -> list[bytes]:
         start_response(*arguments)
@@ -292,7 +292,7 @@ def returns(value: Any) -> Any:
 
 
 def environ_json(environ: Any, start_response: Any) -> list[bytes]:
-    """Return the environ as JSON, with the types of other values."""
+    """Return the environ as JSON, with types in the place of unfit values."""
     plain = (str, bool, int, list, tuple)
     shown = {
         name: value if isinstance(value, plain) else f"<{type(value).__name__}>" for name, value in environ.items()
@@ -310,7 +310,7 @@ def echo(environ: Any, start_response: Any) -> list[bytes]:
 
 
 def count_body(environ: Any, start_response: Any) -> list[bytes]:
-    """Read the body in blocks; return its length and a sum."""
+    """Read the body in blocks; return length and sum."""
     total = checksum = 0
     while True:
         block = environ["wsgi.input"].read(65536)
@@ -363,7 +363,7 @@ def no_reading(environ: Any, start_response: Any) -> list[bytes]:
 
 
 class NotingFile(io.FileIO):
-    """A file that notes its close."""
+    """A file noting the close."""
 
     def __init__(self, path: Any) -> None:
         super().__init__(path)
@@ -378,7 +378,7 @@ class NotingFile(io.FileIO):
 
 
 def file_sender(open_file: Callable[[], Any], *headers: tuple[str, str], **options: Any) -> Any:
-    """Return an app that sends the file of open_file() through wsgi.file_wrapper."""
+    """Return an app sending the file of open_file() through wsgi.file_wrapper."""
 
     def app(environ: Any, start_response: Any) -> Any:
         start_response("200 OK", list(headers))
@@ -399,7 +399,7 @@ def temporary_file(environ: Any, start_response: Any) -> Any:
 
 
 class Gate:
-    """An app that tells its entry, and waits to be let through."""
+    """An app telling of each entry, and waiting to be let through."""
 
     def __init__(self, app: Any = hello) -> None:
         self.app = app
@@ -438,7 +438,7 @@ class Recorder:
 
 
 class Chunks:
-    """An iterable that counts its chunks and notes its close()."""
+    """An iterable counting chunks and noting close()."""
 
     def __init__(self, chunks: Iterable[bytes], close_error: Exception | None = None) -> None:
         self._chunks = iter(chunks)
@@ -463,7 +463,7 @@ class Chunks:
 
 
 class Streamer:
-    """An app that answers each request with Chunks of its own, kept in `made`."""
+    """An app with new Chunks for each request, kept in `made`."""
 
     def __init__(self, new_chunks: Callable[[], Iterable[bytes]], *headers: tuple[str, str], **options: Any) -> None:
         self._new_chunks = new_chunks
@@ -479,7 +479,7 @@ class Streamer:
 
 
 class Together:
-    """An app in which `count` requests must be inside at once before any may leave."""
+    """An app with `count` requests inside at once before any may leave."""
 
     def __init__(self, count: int) -> None:
         self._barrier = threading.Barrier(count)
@@ -551,7 +551,7 @@ def hints_late(environ: Any, start_response: Any) -> Iterable[bytes]:
 
 
 def forks(environ: Any, start_response: Any) -> list[bytes]:
-    """Fork a child that ends in the way of the query string, and do not wait."""
+    """Fork a child with the end asked by the query string, and do not wait."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -571,7 +571,7 @@ def forks(environ: Any, start_response: Any) -> list[bytes]:
 def collect(environ: Any, start_response: Any) -> list[bytes]:
     """Collect all garbage, and give free memory back to the system: resident memory is then in use."""
     gc.collect()
-    gc.collect()  # garbage of the first one's finalizers
+    gc.collect()  # garbage of the first collection's finalizers
     getattr(ctypes.CDLL(None), "malloc_trim", id)(0)  # glibc's
     return hello(environ, start_response)
 

@@ -34,7 +34,7 @@ from .workers import Workers
 NAMES = ("one", "two", "three")
 SAVES = bool(os.environ.get("CLUSTER_SAVE"))
 PATIENCE_SECONDS = 60.0
-# As in examples/haproxy/serve.sh, but one process serves, and its end is not delayed for longer than a balancer needs to hear of it.
+# As in examples/haproxy/serve.sh, but one process serves, with an end only as late as a balancer needs.
 FLAGS = (
     "--bind", ":8000", "--bind", "uwsgi://:8001", "--workers", "1", "--threads", "8", "--metrics", ":9100", "--agent-check", ":9101",
     "--drain-delay", "2", "--max-connection-requests", "1000", "--max-connection-age", "5m",
@@ -67,7 +67,7 @@ _ROWS: list[dict[str, Any]] = []  # this run's results
 
 
 def why_not() -> str:
-    """Return the reason why this run has no whole set of cluster tests; "": it has."""
+    """Return the reason for this run's lack of a whole set of cluster tests; "": all are there."""
     return why_not_here() if os.environ.get("CLUSTER") else "`make cluster` runs it, as root"
 
 
@@ -98,18 +98,18 @@ class Gunicorn(Workers):
         return "site_app:app"
 
 
-# A balancer's kept connection may idle for as long as it likes, as at an aserve.
+# A balancer's kept connection may idle for as long as with an aserve.
 GUNICORN_FLAGS = (
     "--bind", "0.0.0.0:8000", "--workers", "1", "--threads", "8", "--keep-alive", "75", "--pythonpath", ".",
 )  # fmt: skip
-# HAProxy asks an aserve on ports of their own: gunicorn has but the app's port, and no words on its load.
+# HAProxy asks an aserve on separate ports: gunicorn has but the app's port, and no words on load.
 NO_AGENT = {
     "check port 9100 inter 2s fall 2 rise 1 agent-check agent-port 9101 agent-inter 1s": "check inter 2s fall 2 rise 1"
 }
 
 
 class Node:
-    """One host, whose server may change."""
+    """One host, with a server to be changed."""
 
     def __init__(self, place: Place, name: str, folder: pathlib.Path) -> None:
         self.name, self.place = name, place
@@ -124,7 +124,7 @@ class Node:
         return self.processes[-1]
 
     def serve(self, version: str, server: str = "aserve", flags: tuple[str, ...] = FLAGS) -> None:
-        """Start a server of this version, and wait for its first answer."""
+        """Start a server of this version, and wait for the first answer."""
         app = APP.format(version=f"{version} {self.name}")
         if server == "gunicorn":
             made: Workers = Gunicorn(self._folder, app, *GUNICORN_FLAGS, launcher=self.place.launcher)
@@ -138,7 +138,7 @@ class Node:
         return _ask((self.place.address, 8000)) != b""
 
     def pause(self, seconds: float) -> None:
-        """Let the app take so long for each request, from the next one on."""
+        """Let the app take so long for each request, from the next on."""
         path = self._folder / "pause"
         path.with_name("pause.new").write_text(str(seconds))
         path.with_name("pause.new").replace(path)
@@ -153,7 +153,7 @@ class Node:
         assert self.process.wait(PATIENCE_SECONDS) == 0, self.process.log
 
     def kill(self) -> None:
-        """Kill its processes, as a machine out of memory does."""
+        """Kill all processes, like a machine out of memory."""
         for pid in (self.process.pid, *self.process.workers):
             os.kill(pid, signal.SIGKILL)
         self.process.wait()
@@ -169,7 +169,7 @@ class Node:
 
 
 class Cluster:
-    """Three hosts, with a balancer in front of them."""
+    """Three hosts, with a balancer in front."""
 
     def __init__(self, network: Network, folder: pathlib.Path) -> None:
         first, self.wire = network.add_wired(NAMES[0])
@@ -212,17 +212,17 @@ class Cluster:
         return self.balancer.log_path.read_text(errors="replace")
 
     def part(self, node: Node) -> None:
-        """Cut the link between the balancer and a host; all other links stay."""
+        """Cut the link between the balancer and a host; all remaining links stay."""
         self.front.lose(node.place)
         node.place.lose(self.front)
 
     def heal(self, node: Node) -> None:
-        """Let the two find each other."""
+        """Let both find each other."""
         self.front.find(node.place)
         node.place.find(self.front)
 
     def command(self, line: str) -> str:
-        """Send HAProxy a command; return its answer."""
+        """Send HAProxy a command; return the answer."""
         with contextlib.closing(socket.socket(socket.AF_UNIX)) as sock:
             sock.connect(self.balancer.admin)
             sock.sendall(line.encode() + b"\n")
@@ -270,7 +270,7 @@ class Cluster:
         return row
 
     def check_reached(self) -> None:
-        """Check that each host is reachable, even if only by a refusal: the machine may filter the traffic of bridges."""
+        """Check the reach of each host, even if only by a refusal: the machine may filter the traffic of bridges."""
         for place in (self.front, *(node.place for node in self.nodes)):
             with contextlib.suppress(ConnectionRefusedError):
                 socket.create_connection((place.address, PORT), 10).close()
@@ -279,7 +279,7 @@ class Cluster:
         for node in self.nodes:
             node.end()
         if self._process is not None:
-            self._process.terminate()  # nginx has children, which would stay behind
+            self._process.terminate()  # nginx has children, else left behind
             self._process.wait(PATIENCE_SECONDS)
 
 
@@ -298,7 +298,7 @@ def _ask(address: tuple[str, int]) -> bytes:
 
 @pytest.fixture
 def cluster(tmp_path: pathlib.Path) -> Iterator[Cluster]:
-    """A cluster that does not serve yet."""
+    """A cluster not serving yet."""
     with contextlib.ExitStack() as undo:
         network = Network()
         undo.callback(network.close)

@@ -37,8 +37,8 @@ SEARCH_PATH = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/usr/local/sbin"
 START_SECONDS = 60.0
 IS_ROOT = os.getuid() == 0
 
-# A program for each web server, its arguments, and the text around a block of the docs. As root it works as nobody, so that the rights of sockets and
-# files count.
+# A program for each web server, with arguments and the text around a block of the docs. As root the server works as nobody, for the rights of sockets
+# and files to count.
 NGINX = """\
 daemon off; pid {folder}/pid; error_log {folder}/log info; worker_processes 1; {user}
 events {{ worker_connections 256; }}
@@ -108,7 +108,7 @@ NGINX_STREAM_MODULES = ["/usr/lib/nginx/modules/ngx_stream_module.so", "/usr/lib
 APACHE_FOLDERS = ["/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/usr/lib/httpd/modules"]
 
 # HTTP in front of HTTP, for any number of requests on one connection. Each passes on as much as possible, for us to see, and gives every request a
-# name in X-Front-Id, of the form beside its configuration.
+# name in X-Front-Id, of the form beside the configuration.
 HTTP_NGINX = """\
 upstream app { server {address}; keepalive 1; }
 server {
@@ -161,12 +161,12 @@ def program(*names: str) -> str:
     pytest.skip(f"{names[0]} is not installed")
 
 
-# Below the kernel's ports for clients and for port 0: one of these is taken before its server is there, by a test beside this one.
+# Below the kernel's ports for clients and for port 0: a test beside this may take such a port before the server is there.
 PORTS = range(20000, 32000)
 
 
 def free_port() -> int:
-    """Return a port on which no program listens at the moment."""
+    """Return a port without a listener at the moment."""
     while True:
         port = secrets.choice(PORTS)
         with socket.socket() as sock, contextlib.suppress(OSError):
@@ -175,7 +175,7 @@ def free_port() -> int:
 
 
 class Page:
-    """A page of docs/: its fenced blocks, by heading."""
+    """A page of docs/: fenced blocks, by heading."""
 
     def __init__(self, name: str) -> None:
         self.text = (DOCS / f"{name}.md").read_text()
@@ -231,11 +231,11 @@ class FrontServer:
 
     @property
     def log(self) -> str:
-        """Its logs' text."""
+        """The text of the logs."""
         return "".join(path.read_text(errors="replace") for path in self._logs if path.exists())
 
     def stop(self) -> None:
-        """End the server and its children, a session of their own."""
+        """End the server and all children, a separate session."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:
@@ -262,10 +262,10 @@ class FrontServer:
 
 
 class Fronts:
-    """Starts web servers, and stops them in the end."""
+    """Start web servers, and stop all in the end."""
 
     def __init__(self) -> None:
-        # Not pytest's folder: only its owner may enter that, and a socket's path is short.
+        # Not pytest's folder: only the owner may enter, and the path of a socket is short.
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="aserve-"))
         self.folder.chmod(0o755)
         self.socket = str(self.folder / "app.sock")
@@ -283,7 +283,7 @@ class Fronts:
         return server
 
     def nginx(self, block: str, changes: dict[str, str] | None = None) -> FrontServer:
-        """Start nginx with a server block that listens on port 80."""
+        """Start nginx with a server block on port 80."""
         command = program("nginx")
         port = free_port()
         params = {f"include {name};": f"include {_nginx_folder()}/{name};" for name in ("uwsgi_params", "scgi_params")}
@@ -293,7 +293,7 @@ class Fronts:
         return self._start([command, "-e", "stderr", "-c"], "nginx", NGINX, port, block=block, user=user)
 
     def nginx_stream(self, block: str, changes: dict[str, str] | None = None) -> FrontServer:
-        """Start nginx with a stream block that listens on port 80."""
+        """Start nginx with a stream block on port 80."""
         command = program("nginx")
         found = [module for module in NGINX_STREAM_MODULES if os.path.exists(module)]
         if not found:
@@ -306,7 +306,7 @@ class Fronts:
         )
 
     def haproxy(self, block: str, changes: dict[str, str] | None = None) -> FrontServer:
-        """Start HAProxy with frontends and backends, one of them bound to a port of all interfaces."""
+        """Start HAProxy with frontends and backends, one bound to a port of all interfaces."""
         command = program("haproxy")
         port = free_port()
         block, count = re.subn(r"\bbind :\d+", f"bind 127.0.0.1:{port}", block)
@@ -330,11 +330,11 @@ class Fronts:
         )
 
     def caddy(self, block: str, changes: dict[str, str] | None = None) -> FrontServer:
-        """Start Caddy with a site of its Caddyfile that listens on port 80; its own port of administration is off."""
+        """Start Caddy with a site of the Caddyfile on port 80; the port of administration is off."""
         command = program("caddy")
         port = free_port()
         block = replaced(block, {":80 {": f"http://:{port} {{", **(changes or {})})
-        home = f"XDG_CONFIG_HOME={self.folder}"  # keeps its own start there
+        home = f"XDG_CONFIG_HOME={self.folder}"  # keeps the start there
         command_line = ["env", home, command, "run", "--adapter", "caddyfile", "--config"]
         return self._start(command_line, "caddy", CADDY, port, block=block)
 
@@ -377,11 +377,11 @@ def fronts() -> Iterator[Fronts]:
     made.stop()
 
 
-# The app behind them
+# The app behind the front servers
 
 
 def octets(count: int) -> bytes:
-    """Return octets that show a lost, doubled or exchanged piece; the same for the same count."""
+    """Return octets to show a lost, doubled or exchanged piece; the same for the same count."""
     return random.Random(count).randbytes(count)
 
 
@@ -392,7 +392,7 @@ def dies(beginning: bytes) -> Iterator[bytes]:
 
 
 def site(environ: Any, start_response: Any) -> Iterable[bytes]:
-    """Answer by a path for each act of a front server; any other shows the environ."""
+    """Answer by a path for each act of a front server; any unknown path shows the environ."""
     path = environ["PATH_INFO"]
     query = environ["QUERY_STRING"]
     if path == "/echo":
@@ -423,7 +423,7 @@ def site(environ: Any, start_response: Any) -> Iterable[bytes]:
     return apps.environ_json(environ, start_response)
 
 
-# A client's view through them
+# A client's view through the front servers
 
 
 def environ_of(front: Any, target: str, **fields: str) -> dict[str, Any]:
@@ -435,7 +435,7 @@ def environ_of(front: Any, target: str, **fields: str) -> dict[str, Any]:
 
 
 def check_environ(front: Any) -> dict[str, Any]:
-    """Check that the environ has the front server's words; return it."""
+    """Check for the front server's words in the environ; return the environ."""
     environ = environ_of(front, "/a/b?c=d", X_Custom="1", Cookie="e=f")
     expected = {
         "REQUEST_METHOD": "GET",

@@ -52,32 +52,30 @@ REQUESTS = {
     "static": ("GET", "/static/a.txt", {}, b""),
 }
 LOGS = (".log", ".pid")
-OF_THIS_MACHINE = ("runs as root", "may not read", "are not shared")  # warnings that are not about the case
+OF_THIS_MACHINE = ("runs as root", "may not read", "are not shared")  # warnings unrelated to the case
 Facts = dict[str, Any]
 
 
 class Case:
-    """One file, and how it is started."""
+    """One file, and the way to start."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path, self.name, self.text = path, path.name, path.read_text()
-        first = (
-            self.text.partition("\n")[0].strip("#;<!-> ").split(" | ")
-        )  # "what it is | uwsgi:app.sock | python case.py"
+        first = self.text.partition("\n")[0].strip("#;<!-> ").split(" | ")  # "title | uwsgi:app.sock | python case.py"
         self.about, self.ask, self.command = [*first, *("", "http", "")[len(first) :]]
 
     @property
     def server(self) -> str:
-        """Return the word of the server for which it was written, or python."""
+        """Return the word of the server meant, or python."""
         return self.words("0")[0]
 
     @property
     def is_program(self) -> bool:
-        """Whether it is a program that runs gunicorn."""
+        """Whether the case is a program with gunicorn inside."""
         return self.server == "python"
 
     def words(self, port: str) -> list[str]:
-        """Return its command line, with the server's word."""
+        """Return the command line, with the server's word."""
         if self.command:
             return shlex.split(self.command.replace("@PORT@", port))
         if self.path.suffix in UWSGI_FILES:
@@ -129,7 +127,7 @@ def run(case: Case, before: list[str], is_translated: bool = False) -> Facts:
 
 
 def translate(before: list[str], words: list[str], folder: pathlib.Path, environ: Mapping[str, str]) -> str:
-    """Write the translation of a command line into printed.toml; return it."""
+    """Write the translation of a command line into printed.toml; return the path."""
     with open(folder / "printed.toml", "wb") as printed:
         subprocess.run([*before, "translate", *words], cwd=folder, env=environ, stdout=printed, check=False)
     return (folder / "printed.toml").read_text()
@@ -154,7 +152,7 @@ def lay_out(case: Case, folder: pathlib.Path, port: str) -> None:
 
 
 def put_command(folder: pathlib.Path, before: str) -> str:
-    """Return the folder in which a program finds the command gunicorn: the server's own, or one that is aserve."""
+    """Return the folder with a command gunicorn for a program: the real server, or aserve."""
     if before.endswith("/"):
         return before
     command = folder / "bin" / "gunicorn"
@@ -165,7 +163,7 @@ def put_command(folder: pathlib.Path, before: str) -> str:
 
 
 def make_certificate(folder: pathlib.Path) -> None:
-    """Make a certificate for this run, and its key."""
+    """Make a certificate for this run, and a key."""
     names = ("-keyout", "key.pem", "-out", "cert.pem", "-subj", "/CN=shop.example")
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *names],
@@ -176,7 +174,7 @@ def make_certificate(folder: pathlib.Path) -> None:
 
 
 def observe(case: Case, process: subprocess.Popen[bytes], folder: pathlib.Path, port: str) -> Facts:
-    """Return what a server does with a case."""
+    """Return the observed facts of a server with a case."""
     place = place_of(case, folder, port)
     if (
         not wait_until(lambda: connects(place) or process.poll() is not None, START_SECONDS)
@@ -186,7 +184,11 @@ def observe(case: Case, process: subprocess.Popen[bytes], folder: pathlib.Path, 
     facts: Facts = {"starts": True, "ports": ports(port)}
     facts.update({name: ask(case, place, *request) for name, request in REQUESTS.items()})
     if isinstance(facts["get"], str) and wait_until(lambda: process.poll() is not None, START_SECONDS):
-        return {"starts": False, "exit": process.poll(), "said": said(folder)}  # it listened before it had the app
+        return {
+            "starts": False,
+            "exit": process.poll(),
+            "said": said(folder),
+        }  # the server listened before the app was there
     facts["sockets"] = {
         str(path.relative_to(folder)): rights(path) for path in files(folder) if is_socket_or_fifo(path)
     }
@@ -206,14 +208,14 @@ def observe(case: Case, process: subprocess.Popen[bytes], folder: pathlib.Path, 
 
 
 def line_of(folder: pathlib.Path) -> str | None:
-    """Return the form of the line of a request in a log file: its numbers, days and months are N."""
+    """Return the form of a request's line in a log file: numbers, days and months are N."""
     lines = [line for path in files(folder) if path.suffix == ".log" for line in path.read_text().splitlines()]
     found = [line for line in lines if "POST" in line and "/form" in line]
     return re.sub(r"[0-9]+(\.[0-9]+)*|\b[A-Z][a-z]{2}\b", "N", found[0]) if found else None
 
 
 def said(folder: pathlib.Path) -> list[str]:
-    """Return the lines of aserve's log that say what differs."""
+    """Return the lines of aserve's log about differences."""
     lines = (folder / "output").read_text(errors="replace").splitlines()
     told = [
         line.partition("WARNING")[2].strip(": ") or line
@@ -224,7 +226,7 @@ def said(folder: pathlib.Path) -> list[str]:
 
 
 def files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yield the files that a server may have made."""
+    """Yield the files possibly made by a server."""
     return (path for path in folder.rglob("*") if "__pycache__" not in path.parts)
 
 
@@ -241,7 +243,7 @@ def rights(path: pathlib.Path) -> str:
 
 
 def place_of(case: Case, folder: pathlib.Path, port: str) -> Any:
-    """Return the address where it is asked."""
+    """Return the address for requests."""
     _, _, path = case.ask.partition(":")
     return str(folder / path) if path else ("127.0.0.1", int(port))
 
@@ -268,12 +270,12 @@ def connects(place: Any) -> bool:
 
 
 def ports(port: str) -> list[str]:
-    """Return the addresses of loopback at which it listens."""
+    """Return the addresses of loopback with a listener."""
     return [host for host in ("127.0.0.1", "127.0.0.2", "::1") if connects((host, int(port)))]
 
 
 def wait_until(holds: Any, seconds: float) -> bool:
-    """Wait for a condition; return whether it holds."""
+    """Wait for a condition; return whether the condition holds."""
     end = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > end:
@@ -283,7 +285,7 @@ def wait_until(holds: Any, seconds: float) -> bool:
 
 
 def ask(case: Case, place: Any, method: str, target: str, fields: Mapping[str, str], body: bytes) -> Any:
-    """Return the answer to a request, without what differs each time."""
+    """Return the answer to a request, without the parts different each time."""
     form = packet if case.ask.startswith("uwsgi") else message
     try:
         with connect(place) as plain, secured(plain) if case.ask.startswith("https") else plain as one:
@@ -306,7 +308,7 @@ def ask(case: Case, place: Any, method: str, target: str, fields: Mapping[str, s
 
 
 def freshness(response: http.client.HTTPResponse) -> dict[str, int]:
-    """Return how many seconds a client may keep a response, to ten, if it says so: by Cache-Control, or else by Expires."""
+    """Return how many seconds a client may keep a response, to ten, if said by Cache-Control, or else by Expires."""
     seconds = re.search(r"max-age=(\d+)", response.getheader("Cache-Control", ""))
     if seconds:
         return {"fresh": round(int(seconds[1]), -1)}
@@ -334,7 +336,7 @@ def message(method: str, target: str, fields: Mapping[str, str], body: bytes) ->
 
 
 def packet(method: str, target: str, fields: Mapping[str, str], body: bytes) -> bytes:
-    """Return a request of uwsgi, as nginx sends it."""
+    """Return a request of uwsgi, as sent by nginx."""
     path, _, query = target.partition("?")
     named = {
         "REQUEST_METHOD": method, "REQUEST_URI": target, "PATH_INFO": path.replace("%20", " "), "QUERY_STRING": query, "SERVER_PROTOCOL": "HTTP/1.1",
@@ -347,7 +349,7 @@ def packet(method: str, target: str, fields: Mapping[str, str], body: bytes) -> 
 
 
 def at_once(case: Case, place: Any, folder: pathlib.Path) -> int:
-    """Return how many of AT_ONCE requests run at once, at most; on a busy machine one worker may have many of them, so more than once."""
+    """Return how many of AT_ONCE requests run at once, at most; on a busy machine one worker may have many, so ask more than once."""
     most = 0
     for _ in range(ROUNDS):
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
@@ -360,7 +362,7 @@ def at_once(case: Case, place: Any, folder: pathlib.Path) -> int:
 
 
 def differences(theirs: Facts, ours: Facts) -> dict[str, str]:
-    """Return by what differs its text, `theirs -> ours`; of several requests the first."""
+    """Return the texts of the differences, `theirs -> ours`; of several requests the first."""
     found: dict[str, str] = {}
     names = (
         [name for name in theirs if name in ours and name != "said"]
@@ -380,7 +382,7 @@ def differences(theirs: Facts, ours: Facts) -> dict[str, str]:
 
 def is_different(key: str, one: Any, other: Any) -> bool:
     """Whether a fact differs; more in environ is no difference, nor is chance."""
-    if key == "SCRIPT_NAME":  # which may be absent if it is empty
+    if key == "SCRIPT_NAME":  # possibly absent if empty
         return (one or "") != (other or "")
     if key in ("RAW_URI", "REQUEST_URI") and one is None:
         return False
@@ -390,12 +392,12 @@ def is_different(key: str, one: Any, other: Any) -> bool:
 
 
 def classed_of(record: Mapping[str, Facts]) -> list[Classed]:
-    """Return what differs in a case, with its kind."""
+    """Return the differences of a case, with their kind."""
     return classed(differences(record["theirs"], record["ours"]), record["ours"]["said"])
 
 
 def compared(recorded: Mapping[str, Any]) -> list[Compared]:
-    """Return the cases that are recorded, by their names."""
+    """Return the recorded cases, by name."""
     found = []
     for name, record in sorted(recorded.items()):
         case = Case(CASES / name)
@@ -457,11 +459,9 @@ def shown(text: str) -> str:
 
 
 def check_build(command: str) -> None:
-    """
-    Check that this uWSGI has routes, and reads JSON.
+    """Check for routes and JSON in this uWSGI.
 
-    Raises:
-        SystemExit: it was built where PCRE or jansson was not.
+    Raises: SystemExit: PCRE or jansson was missing in the build.
     """
     told = subprocess.run([command, "--help"], capture_output=True, text=True, check=False).stdout
     for option, package in (("--route ", "libpcre2-dev"), ("--json ", "libjansson-dev")):
@@ -470,7 +470,7 @@ def check_build(command: str) -> None:
 
 
 def main() -> int:
-    """Run the cases that are not recorded, and write the table."""
+    """Run the cases without a record, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", help="the bin/ that has uwsgi and gunicorn, ending in /")
     parser.add_argument("aserve", help="our command")
@@ -478,13 +478,11 @@ def main() -> int:
     parser.add_argument("--again", action="store_true", help="also those that are recorded")
     parser.add_argument("--ours", action="store_true", help="the same, but only on aserve")
     given = parser.parse_args()
-    signal.signal(
-        signal.SIGQUIT, signal.SIG_DFL
-    )  # a shell's job in the background ignores it, and so would all servers
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # a shell's background job ignores SIGINT, and so would all servers
     given.folder, given.aserve = (
         f"{os.path.abspath(given.folder)}/",
         os.path.abspath(given.aserve),
-    )  # each case has a folder of its own
+    )  # a folder for each case
     check_build(f"{given.folder}uwsgi")
     recorded = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     for path in sorted(CASES.iterdir()):

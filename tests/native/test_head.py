@@ -1,4 +1,4 @@
-"""The app's part of a head, made in C: that of its twin, or not plain."""
+"""The app's part of a head, made in C: equal to the twin's, or not plain."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Text(str):
 
 
 class Pair(tuple):
-    """May have an __iter__ of its own."""
+    """May have an __iter__."""
 
     __slots__ = ()
 
 
 class Pairs(list):
-    """May have an __iter__ of its own."""
+    """May have an __iter__."""
 
 
 def make(native: Any, headers: Any, status: Any = "200 OK", cap: int = CAP) -> Any:
@@ -40,7 +40,7 @@ def make(native: Any, headers: Any, status: Any = "200 OK", cap: int = CAP) -> A
 
 
 def of_twin(headers: Any, status: Any = "200 OK", prefix: str = PREFIX) -> Any:
-    """Return what the twin makes, in the form of the module: octets, code, Content-Length; None where it raises, or sees more to do."""
+    """Return the twin's result, in the form of the module: octets, code, Content-Length; None where the twin raises, or sees more to do."""
     try:
         octets, code, has_no_body, length, has_date, has_server = twin.build_app_head(prefix, status, headers)
     except AppError:
@@ -49,7 +49,7 @@ def of_twin(headers: Any, status: Any = "200 OK", prefix: str = PREFIX) -> Any:
 
 
 def is_exact(status: Any, headers: Any) -> bool:
-    """Whether it is all of the types that PEP 3333 names, and of no class that derives from one."""
+    """Whether all is of the types named by PEP 3333, and of no derived class."""
     return (
         type(status) is str
         and type(headers) is list
@@ -57,7 +57,7 @@ def is_exact(status: Any, headers: Any) -> bool:
     )
 
 
-# What is plain
+# Plain arguments
 
 PLAIN = {
     "hello": ("200 OK", [TEXT, ("Content-Length", "13")]),
@@ -111,7 +111,7 @@ PLAIN = {
 @pytest.mark.parametrize("name", PLAIN)
 @pytest.mark.parametrize("prefix", [PREFIX, "Status: ", ""])
 def test_what_is_plain(native, name, prefix):
-    """What apps give is made here, to the same octets."""
+    """Plain arguments become the same octets."""
     status, headers = PLAIN[name]
     if name == "full" and prefix != PREFIX:
         return
@@ -120,7 +120,7 @@ def test_what_is_plain(native, name, prefix):
     assert made == of_twin(headers, status, prefix)
 
 
-# What is not
+# Arguments not plain
 
 NO_STATUS = [
     None, 200, b"200 OK", ["200 OK"], "", "2", "200", "200OK", "2000 OK", "20 OK", " 200 OK", "200\tOK", "/00 OK", "2/0 OK", "20/ OK",
@@ -185,19 +185,19 @@ NOT_PLAIN = [
 
 @pytest.mark.parametrize(("status", "headers"), NOT_PLAIN, ids=lambda value: repr(value)[:40])
 def test_what_is_not_plain(native, status, headers):
-    """Nothing but what is understood in full; the twin finds the words, or makes it."""
+    """Only full understanding is plain; the twin finds the words, or makes the head."""
     assert make(native, headers, status) is None
 
 
 def test_an_iterator_is_left_alone(native):
-    """The twin, which is asked next, still finds all of it."""
+    """The twin, asked next, still finds all items."""
     headers = iter([TEXT])
     assert make(native, headers) is None
     assert list(headers) == [TEXT]
 
 
 def test_each_octet_at_each_place(native):
-    """Whatever stands before and behind it, and wherever a word of eight begins."""
+    """Any octet may be before and behind, and a word of eight may begin anywhere."""
     name_octets = {chr(octet) for octet in range(256) if twin._TOKEN.fullmatch(chr(octet))}
     value_octets = {chr(octet) for octet in range(256) if not twin._CONTROLS.match(chr(octet))}
     for size in range(1, 26):
@@ -214,7 +214,7 @@ def test_each_octet_at_each_place(native):
 
 
 def test_no_octet_hides_its_neighbour(native):
-    """Any two octets side by side in one word."""
+    """Any two octets may be side by side in one word."""
     refused = {chr(octet) for octet in range(256) if twin._CONTROLS.match(chr(octet))}
     unnamed = {chr(octet) for octet in range(256) if not twin._TOKEN.match(chr(octet))}
     octets = [chr(octet) for octet in range(256)]
@@ -241,7 +241,7 @@ NAMES = [
 
 
 def cased(text: str, bits: int) -> str:
-    """Return a text with a letter in upper case for each bit that is set."""
+    """Return a text with a letter in upper case for each set bit."""
     return "".join(char.upper() if bits >> at & 1 else char for at, char in enumerate(text))
 
 
@@ -251,7 +251,7 @@ def with_one(text: str, at: int, char: str) -> str:
 
 
 def disturbed(texts: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
-    """Return texts as they are, mostly; else with one character more, or as what is no exact str."""
+    """Return texts, mostly unchanged; else with one character more, or as no exact str."""
     return st.one_of(
         texts,
         texts,
@@ -306,7 +306,7 @@ statuses = disturbed(
 @given(statuses, headers_of_any_kind, st.integers(-40, 40))
 @example("200 OK", [("Content-Length", "1"), ("Content-Length", "2")], 0)
 def test_the_same_as_its_twin(native, status, headers, spare):
-    """Any arguments, and a capacity about what they need: plain where it can be, and then the same octets, code and length."""
+    """Any arguments, and a capacity near the need: plain where possible, and then the same octets, code and length."""
     told = repr(headers)
     made = make(native, headers, status)
     small = make(native, headers, status, cap=max(0, min(CAP, len(made[0]) + spare))) if made else None
@@ -323,7 +323,7 @@ def test_the_same_as_its_twin(native, status, headers, spare):
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_nothing_is_written_behind_the_capacity(native, name):
-    """With each capacity that is too small; the module ends the process if the octets behind it have changed."""
+    """Each capacity is too small; the module ends the process after a change of the octets behind."""
     status, headers = PLAIN[name]
     needed = len(make(native, headers, status)[0])
     assert [make(native, headers, status, cap=cap) for cap in range(needed)] == [None] * needed
@@ -338,12 +338,12 @@ def test_the_capacity_of_the_test_itself(native):
 
 
 def leaves(value: Any) -> list[Any]:
-    """Return an argument and all that is in it."""
+    """Return an argument and all values inside."""
     return [value, *(leaf for part in value for leaf in leaves(part))] if isinstance(value, (list, tuple)) else [value]
 
 
 def test_no_reference_is_kept(native):
-    """Neither of what is plain nor of what is not, at whichever part it ends."""
+    """Neither of plain arguments nor of the rest, at whichever part the work ends."""
     cases = [*PLAIN.values(), *NOT_PLAIN]
     objects = [leaf for case in cases for leaf in leaves(case) if isinstance(leaf, (str, list, tuple))]
 

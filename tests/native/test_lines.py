@@ -20,7 +20,7 @@ native = pytest.importorskip("aserve._native", reason="aserve._native is not bui
 
 EPOCH = 1.7e9 + 0.25
 OWN = ["REQUEST_METHOD", "REQUEST_URI", "PATH_INFO", "QUERY_STRING", "SERVER_PROTOCOL"]
-# What lines of uWSGI show beside that, Python alone writes.
+# Lines of uWSGI show more, written by Python alone.
 PYTHONS_OWN = {
     "cl",
     "core",
@@ -45,7 +45,7 @@ FORMATS = [
     "%({x}i)s%({content-type}i)s %(var.REMOTE_ADDR)%(var.PATH_INFO)%(var.QUERY_STRING)é%%",
     " ".join(f"%({name})" for name in sorted(ATOMS - PYTHONS_OWN - OF_START) if len(name) > 1),
 ]  # fmt: skip
-# What is escaped, and what is beside it; long enough for eight octets at once, and for more than a line shows.
+# Escaped characters, and plain neighbours; long enough for eight octets at once, and for more than shown in a line.
 TEXT = st.one_of(
     st.text(st.characters(min_codepoint=1, max_codepoint=255), max_size=20),
     st.text('\x01\x08\n\r\t\x1f !"#[\\]~\x7f\x80\xff/?ab', max_size=40),
@@ -58,7 +58,7 @@ SECONDS = st.floats(0.0, 1000.0)
 
 @st.composite
 def ends(draw):
-    """Draw a request: its vars, its end, and what changes in its vars."""
+    """Draw a request: vars, end, and changes in the vars."""
     is_front = draw(st.booleans())
     fields = draw(
         st.lists(st.tuples(st.sampled_from(NAMES + OWN * is_front), TEXT), min_size=0 if is_front else 1, max_size=6)
@@ -75,20 +75,20 @@ def ends(draw):
 
 
 def as_records(pairs, is_front, addr, changes, made_id, status, size, end, arrived_at, began_at, ended_at, thread_id):
-    """Return what Python has of such a request."""
+    """Return Python's records of such a request."""
     later = [("HTTP_X_REQUEST_ID", made_id)] * bool(made_id) + list((changes or {}).items())
     vars = "\0".join(part for pair in (*pairs, *later) for part in pair)
     return Ended(vars, is_front, addr, status, size, end, arrived_at, began_at, 0.0, ended_at, thread_id, False, b"")
 
 
 def in_c(pairs, is_front, addr, changes, made_id, *rest):
-    """Return what C has of it."""
+    """Return C's records of such a request."""
     vars = "\0".join(part for pair in pairs for part in pair).encode("latin-1")
     return (vars, is_front, addr, changes, made_id.encode(), rest[0], rest[1], rest[2] != ANSWERED, *rest[3:], rest[-1])
 
 
 def without_millis(line):
-    """Leave out what a sum of floats may round either way."""
+    """Leave out digits a sum of floats may round either way."""
     return re.sub(r"\.\d{3}Z", "Z", line)
 
 
@@ -96,7 +96,9 @@ def without_millis(line):
 @settings(EXAMPLES, max_examples=25)
 @given(found=st.lists(ends(), max_size=2))
 def test_the_same_lines(text, found):
-    """Of any request in any format; where C makes none, it says so, and that is seldom: what is not ASCII in JSON, Basic authentication, a named request without vars."""
+    """Of any request in any format; where C makes no line, C says so, seldom: for JSON beyond ASCII, Basic authentication, a named request without
+    vars.
+    """
     program, found = new_program(text, lambda: EPOCH, 3), [each for each in found for _ in "ab"]
     octets, are_plain = native.make_lines(program, [in_c(*each) for each in found])
     plain = [as_records(*each) for each, is_plain in zip(found, are_plain) if is_plain]
@@ -108,7 +110,7 @@ def test_the_same_lines(text, found):
 
 
 def test_names_that_python_shows():
-    """C makes a line of any other names."""
+    """C makes a line of any names but these."""
     names = {name for name in ATOMS if new_program(f"%({name})", lambda: EPOCH) is None}
     assert {name for name in names if len(name) > 1} == PYTHONS_OWN
 
@@ -125,7 +127,7 @@ def test_a_second_is_asked_for_once():
 
 
 def test_the_second_of_a_beginning():
-    """A format with times of the beginning has the second in which the request arrived, if that is known."""
+    """A format with times of the beginning has the second of the arrival, if known."""
     end = ([("A", "b")], True, "", None, "", 200, 0, ANSWERED)
     ends = [(*end, arrived_at, 5.0, 9.0, 1) for arrived_at in (1.5, 1.7, 3.1, 0.0)]
     octets, _ = native.make_lines(new_program("%(start.time)", lambda: EPOCH), [in_c(*each) for each in ends])
@@ -134,7 +136,7 @@ def test_the_second_of_a_beginning():
 
 
 def thread_lines(threads):
-    """Return what the lines of requests show, and which threads were asked for: `threads`: (number, key)."""
+    """Return the lines of requests, and the threads asked for: `threads`: (number, key)."""
     asked, (pieces, is_json, of_start, on_second, _) = [], new_program("%(thread)", lambda: EPOCH)
     program = pieces, is_json, of_start, on_second, lambda thread_id: (asked.append(thread_id), b"%d" % thread_id)[1]
     end = ([("A", "b")], True, "", None, "", 200, 0, ANSWERED, 0.0, 0.0, 1.0)
@@ -152,19 +154,19 @@ def test_the_names_of_threads():
 @pytest.mark.parametrize("count", [257, 1000])
 @pytest.mark.parametrize("first", [1, (1 << 64) - 1000])
 def test_more_threads_than_are_remembered(count, first):
-    """Each line has the name of its own thread: what is not remembered is asked for again."""
+    """Each line has the name of the right thread: a forgotten name is asked for again."""
     threads = [(number, first + number) for number in range(count)]
     assert thread_lines(threads * 2)[0] == [number for number, _ in threads] * 2
 
 
 def test_a_thread_with_the_number_of_an_earlier_one():
-    """Its name is asked for: the system gives the number of a thread that has ended to the next."""
+    """The name is asked for: the system gives the number of an ended thread to the next."""
     assert thread_lines([(7, 1), (7, 1), (7, 2), (7, 2)]) == ([7] * 4, [7, 7])
 
 
 @pytest.mark.parametrize("count", [30, 31, 32, 1000])
 def test_as_many_variables_as_there_is_room_for(count):
-    """Each is shown, and one beside these is refused: Authorization has a place of its own."""
+    """Each is shown, and one more is refused: Authorization has a separate place."""
     fields = [(f"HTTP_X{number}", str(number)) for number in range(count)]
     program = tuple((3, name, b" ", False) for name, _ in fields), False, False, lambda at: (0.0, 9.0, ()), None
     ends = [in_c(fields, True, "", None, "", 200, 0, ANSWERED, 0.0, 0.0, 1.0, 1)]
@@ -176,7 +178,7 @@ def test_as_many_variables_as_there_is_room_for(count):
 
 
 def test_requests_about_as_long_as_the_one_that_is_kept():
-    """A repeated request has the line of its own, whether there is room to keep it or not."""
+    """A repeated request has a line, whether there is room to keep the line or not."""
     program = (((3, "HTTP_X", b"", False),), False, False, lambda at: (0.0, 9.0, ()), None)
     for size in [*range(2030, 2060), 8192]:
         ends = [
@@ -187,14 +189,14 @@ def test_requests_about_as_long_as_the_one_that_is_kept():
 
 
 def test_the_largest_numbers():
-    """A size of as many octets as there can be is shown with all of its digits."""
+    """A size of as many octets as there can be is shown with all digits."""
     ends = [in_c([("A", "b")], True, "", None, "", 200, (1 << 63) - 1, ANSWERED, 0.0, 0.0, 1.0, 1)]
     assert native.make_lines(new_program("%(size)", lambda: EPOCH), ends)[0] == b"9223372036854775807\n"
 
 
 @pytest.mark.parametrize("vars", [b"", b"A\0b", b"A\0b\0" * 5])
 def test_vars_that_are_unusual(vars):
-    """They are Python's."""
+    """Such lines are Python's."""
     end = (vars, False, "", None, b"", 200, 0, False, 0.0, 0.0, 1.0, 1, 1)
     assert native.make_lines(new_program("common", lambda: EPOCH), [end]) == (b"", [False])
 
@@ -205,14 +207,14 @@ def test_vars_that_are_unusual(vars):
                 (((1, 1 << 32, b"", False),), False, None, None), *((((kind, 0, b"", False),), False, None, None) for kind in (3, 4, 5))]
 )  # fmt: skip
 def test_programs_that_are_none(program):
-    """They are refused."""
+    """Bad programs are refused."""
     with pytest.raises((TypeError, SystemError, OverflowError)):
         native.make_lines(program, [])
 
 
 @pytest.mark.parametrize("second", [None, (0.0, 1.0), (0.0, 9.0, [])])
 def test_a_second_that_is_none(second):
-    """It is an error, whoever makes it."""
+    """A bad second is an error, whoever the maker."""
     pieces, is_json, of_start, _, names = new_program("common", lambda: EPOCH)
     end = in_c([("A", "b")], True, "", None, "", 200, 0, ANSWERED, 0.0, 0.0, 1.0, 1)
     with pytest.raises((TypeError, SystemError)):
@@ -221,7 +223,7 @@ def test_a_second_that_is_none(second):
 
 @pytest.mark.parametrize(("at", "millis"), [(0.0, "000"), (0.9996, "999"), (1.0, "999"), (1e12, "999")])
 def test_millis_of_a_second_of_any_length(at, millis):
-    """There are three digits, also where the second that Python gives is none."""
+    """There are three digits, also where Python's second is none."""
     end = in_c([("A", "b")], True, "", None, "", 200, 0, ANSWERED, 0.0, 0.0, at, 1)
     program = ((2, 0, b"", False),), False, False, lambda at: (0.0, 1e15, ()), None
     assert native.make_lines(program, [end])[0].decode() == millis

@@ -1,6 +1,7 @@
-"""Frames of HTTP/2 in C, without a connection around them.
+"""Frames of HTTP/2 in C, without a connection around.
 
-Beside this file: what a session makes of events (tests/features/http2), the library h2 on the same octets (test_http2_differential.py), HPACK (test_http2_hpack.py).
+Beside this file: a session's use of events (tests/features/http2), the library h2 on the same octets (test_http2_differential.py), HPACK
+(test_http2_hpack.py).
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ def update(stream_id, count):
         (request(b"GET", b"/a?b"), b"GET /a?b HTTP/1.1\r\nhost: a"),
         (request(b"OPTIONS", b"*"), b"OPTIONS * HTTP/1.1\r\nhost: a"),
         (request(b"PUT", b"/", (b"x-a", b"1"), (b"x-a", b"2")), b"PUT / HTTP/1.1\r\nhost: a\r\nx-a: 1\r\nx-a: 2"),
-        # One field, which HTTP/2 may split; its crumbs are not to count as so many fields.
+        # One field, split by HTTP/2; the crumbs are not to count as so many fields.
         (request(b"GET", b"/", (b"cookie", b"a=1"), (b"cookie", b"b=2")), b"GET / HTTP/1.1\r\nhost: a\r\ncookie: a=1; b=2"),
         (request(b"GET", b"/", (b"host", b"A")), b"GET / HTTP/1.1\r\nhost: a"),
         (request(b"GET", b"/", (b"host", b"a:443")), b"GET / HTTP/1.1\r\nhost: a"),
         ([METHOD, (b":scheme", b"HTTP"), AUTHORITY, PATH, (b"host", b"a:80")], b"GET / HTTP/1.1\r\nhost: a"),
         ([METHOD, SCHEME, PATH, (b"host", b"b")], b"GET / HTTP/1.1\r\nhost: b"),
-        # The parser of HTTP/1.1 refuses these, as it does there.
+        # The parser of HTTP/1.1 refuses these, here as well.
         (request(b"GET", b"/", (b"host", b"a"), (b"host", b"a")), b"GET / HTTP/1.1\r\nhost: a\r\nhost: a"),
         ([METHOD, SCHEME, PATH], b"GET / HTTP/1.1"),
         ([METHOD, SCHEME, PATH, (b"host", b"b"), (b"host", b"c")], b"GET / HTTP/1.1\r\nhost: b\r\nhost: c"),
@@ -67,7 +68,6 @@ def update(stream_id, count):
     ],
 )  # fmt: skip
 def test_a_request_becomes_a_head(fields, head):
-    """Target, Host and fields are those of the request."""
     is_head = (http2.REQUEST, 1, http2.END_STREAM, http2.DEFAULT_URGENCY, head + b"\r\n\r\n")
     assert Peer().ask(fields) == [is_head]
 
@@ -116,7 +116,7 @@ MALFORMED = [
 
 @pytest.mark.parametrize("fields", MALFORMED)
 def test_malformed_requests_have_their_streams_reset(fields):
-    """RFC 9113 8.1.1: none of these is a request; nor can any of it become a line of its own in a head of HTTP/1.1."""
+    """RFC 9113 8.1.1: none of these is a request; nor can any part become a line in a head of HTTP/1.1."""
     peer = Peer()
     ((kind, stream_id, *_, why),) = peer.ask(fields)
     assert (kind, stream_id) == (http2.REFUSED, 1) and why
@@ -125,13 +125,13 @@ def test_malformed_requests_have_their_streams_reset(fields):
 
 
 def test_the_field_that_may_not_be_is_named():
-    """A log tells the client's programmer what to leave out."""
+    """A log tells the client's programmer the field to leave out."""
     events = Peer().ask(request(b"GET", b"/", (b"keep-alive", b"5")))
     assert events[0][4] == b"the field keep-alive, which is for connections of HTTP/1.1"
 
 
 def test_a_websocket_is_asked_for_as_over_http1():
-    """RFC 8441: the CONNECT becomes a GET with the fields that apps know; a key of the client's has no meaning."""
+    """RFC 8441: the CONNECT becomes a GET with the fields known to apps; a key of the client has no meaning."""
     peer = Peer(takes_websockets=True)
     ((_, _, flags, _, head),) = peer.ask([*CONNECT, (b"sec-websocket-key", b"x"), (b"origin", b"o")], ends=False)
     assert head == b"GET / HTTP/1.1\r\nhost: a\r\n" + UPGRADE + b"origin: o\r\n\r\n" and not flags
@@ -148,7 +148,7 @@ def test_a_websocket_is_asked_for_as_over_http1():
     [(b"u=0", 0), (b"i, u=5", 5), (b"u=7;a", 7), (b"u=8", 3), (b"i", 3), (b"au=1", 3), (b"u=12", 3), (b"u=1,i", 1)],
 )
 def test_urgency_is_the_priority_fields(value, urgency):
-    """RFC 9218 4.1: 0 is the most urgent, 3 the default; 7.1: a client may change its mind."""
+    """RFC 9218 4.1: 0 is the most urgent, 3 the default; 7.1: a client may choose anew."""
     peer = Peer()
     assert peer.ask(request(b"GET", b"/", (b"priority", value)))[0][3] == urgency
     (event,) = peer.send(frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\1" + value))
@@ -168,7 +168,7 @@ def test_urgency_is_the_priority_fields(value, urgency):
     ],
 )
 def test_a_body_is_as_long_as_its_content_length(values, length):
-    """One that is valid: the parser of HTTP/1.1 refuses others."""
+    """A valid length: the parser of HTTP/1.1 refuses invalid ones."""
     for count in (11, 12, 13):
         peer = Peer()
         peer.ask(request(b"POST", b"/", *[(b"content-length", value) for value in values]), ends=False)
@@ -189,7 +189,7 @@ def test_a_body_is_as_long_as_its_content_length(values, length):
     ],
 )
 def test_trailers_are_fields_and_nothing_else(fields, ends, kind):
-    """They end the body, and are dropped."""
+    """Trailers end the body, and are dropped."""
     peer = Peer()
     peer.ask(request(b"POST"), ends=False)
     ((found, *_, octets),) = peer.send(peer.headers(fields, ends=ends))
@@ -197,7 +197,7 @@ def test_trailers_are_fields_and_nothing_else(fields, ends, kind):
 
 
 def test_octets_one_by_one_tell_the_same():
-    """In whatever pieces a client's octets come, with padding, CONTINUATION frames and unknown ones."""
+    """Octets come in any pieces, with padding, CONTINUATION frames and unknown frames."""
     block = Peer().encoder.encode(request(b"POST"))
     octets = (
         frame(HEADERS, 0x28, 1, b"\2" + bytes(5) + block[:3] + b"xx") + frame(CONTINUATION, 0, 1, block[3:4])
@@ -263,7 +263,7 @@ def test_a_handshake_that_is_none_changes_nothing(head):
 
 
 def test_a_large_head_has_several_frames():
-    """No frame is larger than the client takes, which is its setting."""
+    """No frame is larger than the setting of the client."""
     for size, count in ((16384, 4), (1 << 17, 1)):
         peer = Peer()
         peer.send(frame(SETTINGS, 0, 0, setting(5, size)))
@@ -285,14 +285,14 @@ def test_windows_bound_what_is_sent():
     assert peer.sent()[-1] == (DATA, 0, 1, bytes(10)) and peer.frames.room(1) == 0
     assert peer.send(frame(SETTINGS, 0, 0, setting(4, 5))) == [(http2.ROOM, 0, 0, 0, b"")]
     peer.send(update(1, 7))
-    assert peer.frames.room(1) == 2  # RFC 9113 6.9.2: it was negative
+    assert peer.frames.room(1) == 2  # RFC 9113 6.9.2: the window was negative
     peer.send(update(1, 1 << 20))
     assert peer.frames.room(1) == 16384
     assert peer.frames.send(1, b"", b"end", http2.END_STREAM) == 3 and peer.sent()[-1] == (DATA, END_STREAM, 1, b"end")
 
 
 def test_a_client_has_room_as_its_bodies_are_taken():
-    """The window of all is filled again at once; that of a stream when it is given, and never beyond its size."""
+    """The window of all is filled again at once; the window of a stream when given, and never beyond the size."""
     peer = Peer()
     assert peer.greeting[1] == (WINDOW, 0, 0, struct.pack("!I", lib.H2_CONNECTION_WINDOW - 65535))
     for stream_id in (1, 3):
@@ -322,7 +322,7 @@ def test_what_is_sent_is_not_kept():
 
 
 def test_frames_that_bring_nothing_are_counted():
-    """They are used up, and fill again; a quiet minute allows no more than the beginning does."""
+    """Allowed frames are used up, and fill again; a quiet minute allows no more than the beginning does."""
     peer = Peer()
     for _ in range(60):
         peer.frames.pass_second()
@@ -358,7 +358,7 @@ def test_a_field_section_has_an_end(count):
 
 
 def test_a_client_that_sends_on_has_a_while_to_end():
-    """A stream whose response is sent stays open, and counts, until its client has ended it, or is reset."""
+    """A stream with a sent response stays open, and counts, until the client has ended the stream, or a reset."""
     peer = Peer(max_streams=2)
     for stream_id in (1, 3):
         peer.ask(request(b"POST"), stream_id, ends=False)
@@ -374,7 +374,7 @@ def test_a_client_that_sends_on_has_a_while_to_end():
 
 
 def test_streams_behind_the_last_goaway_are_dropped():
-    """RFC 9113 6.8: their frames still count for the table and for the window of all; those before it go on."""
+    """RFC 9113 6.8: their frames still count for the table and for the window of all; earlier streams go on."""
     peer = Peer()
     peer.ask(request(b"POST"), ends=False)
     peer.frames.go_away(http2.LAST_STREAM)
@@ -419,7 +419,7 @@ def test_an_end_of_input_closes_what_is_not_whole():
     ],
 )
 def test_faults_of_the_connection_end_it(octets, code):
-    """Each has the code of its clause in RFC 9113, in a GOAWAY."""
+    """Each has the code of a clause in RFC 9113, in a GOAWAY."""
     peer = Peer()
     ((kind, _, _, found, why),) = peer.send(octets)
     assert (kind, found) == (http2.FAILED, code) and why.startswith(b"the client broke HTTP/2: ")
@@ -436,7 +436,7 @@ def test_an_update_that_may_not_be_resets_its_stream(count, code):
 
 
 def test_frames_for_closed_streams_depend_on_how_they_were_closed():
-    """RFC 9113 5.1: those behind a reset may be on their way; those behind an end are a fault."""
+    """RFC 9113 5.1: frames behind a reset may be on their way; frames behind an end are a fault."""
     peer = Peer()
     peer.ask(request(b"POST"), ends=False)
     peer.frames.reset(1, http2.INTERNAL_ERROR)

@@ -1,4 +1,4 @@
-"""What a listener believes, and what becomes of it in the environ and in the log."""
+"""The beliefs of a listener, and the effect in the environ and in the log."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FIELDS = "x-forwarded-for,x-forwarded-proto,x-forwarded-host,x-forwarded-port,x-
 
 
 def new_exchange(*fields, peer=PROXY, base=(), host="inside:8000"):
-    """Return a request as the parser leaves it, from a peer."""
+    """Return a request as left by the parser, from a peer."""
     pairs = [*HEAD.items(), *([("HTTP_HOST", host)] if host is not None else []), *fields]
     exchange = Exchange("\0".join(text for pair in pairs for text in pair), len(pairs))
     strip_forwarded(exchange)
@@ -62,7 +62,7 @@ def environ_of(*fields, trust=None, **options):
 
 
 def shown(environ):
-    """What tells of client and server, in one line."""
+    """Client and server, in one line."""
     names = ("REMOTE_ADDR", "REMOTE_PORT", "wsgi.url_scheme", "HTTP_HOST", "SERVER_NAME", "SERVER_PORT", "SCRIPT_NAME")
     return " ".join(environ.get(name) or "-" for name in names)
 
@@ -103,7 +103,7 @@ def test_the_environ_is_as_the_client_knows(fields, line):
 
 
 def test_a_host_without_a_port():
-    """A port that the proxy's Host has lost comes back."""
+    """A port lost by the proxy's Host comes back."""
     port = ("HTTP_X_FORWARDED_PORT", "8443")
     assert environ_of(port, host="a.example")["HTTP_HOST"] == "a.example:8443"
     assert environ_of(("HTTP_X_FORWARDED_PORT", "80"), host="a.example")["HTTP_HOST"] == "a.example"
@@ -118,7 +118,7 @@ def test_no_host_at_all():
 
 @pytest.mark.parametrize(("proto", "https"), [("https", "on"), ("http", None), (None, "on")])
 def test_behind_tls_of_our_own(proto, https):
-    """What the proxy says of its client counts, not how the proxy is connected to us."""
+    """The proxy's words about the client count, not the proxy's way to us."""
     fields = [("HTTP_X_FORWARDED_FOR", "203.0.113.7")] + [("HTTP_X_FORWARDED_PROTO", proto)] * bool(proto)
     environ = environ_of(*fields, base={"wsgi.url_scheme": "https", "HTTPS": "on"})
     assert environ.get("HTTPS") == https
@@ -164,7 +164,7 @@ def test_hops_are_counted_to_the_client():
 
 
 def test_the_same_again():
-    """What was read once is not read again; the connection, and what is long, is looked at each time."""
+    """A value read once is not read again; the connection, and long values, are looked at each time."""
     trust = new_trust()
     for value in ("203.0.113.7", "203.0.113.7" + " " * 300):
         for port in ("1", "2"):
@@ -177,7 +177,7 @@ def test_the_same_again():
 
 
 def test_the_connection_is_what_it_was():
-    """Only who asks is another; what the app writes goes to who is connected."""
+    """Only the asking client changes; the app's words go to the connected peer."""
     exchange = new_exchange(("HTTP_X_FORWARDED_FOR", "203.0.113.7"))
     connection = exchange.connection
     assert new_trust().apply(exchange)
@@ -208,13 +208,13 @@ def test_changes_match_the_rewritten_exchange(fields, host):
 
 
 def test_what_a_malformed_one_changes():
-    """Nothing: it is refused."""
+    """A malformed field changes nothing: the request is refused."""
     exchange = new_exchange(("HTTP_X_FORWARDED_FOR", "x"))
     with pytest.raises(RequestRefused):
         new_trust().changes(exchange)
 
 
-# Who is believed
+# Trusted peers
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_what_a_malformed_one_changes():
     ],
 )
 def test_who_is_believed(bind, proxies, peer, is_believed):
-    """A peer is believed by its address, or because it connects to a unix socket."""
+    """A peer is believed by address, or by a connection to a unix socket."""
     exchange = new_exchange(("HTTP_X_FORWARDED_FOR", "203.0.113.7"), peer=peer)
     assert new_trust(bind, proxies).apply(exchange) is is_believed
     environ = build_environ(exchange)
@@ -248,7 +248,7 @@ def test_who_is_believed(bind, proxies, peer, is_believed):
     ],
 )
 def test_nobody_is_believed(bind, settings):
-    """Without proxies, on a socket that none of them uses, and over uwsgi and SCGI, nothing is read."""
+    """Without proxies, on a socket without a proxy, and over uwsgi and SCGI, nothing is read."""
     assert new_trust(bind, **settings) is None
 
 
@@ -264,7 +264,7 @@ def test_nobody_is_believed(bind, settings):
     ],
 )
 def test_a_connection_s_own_identity(bind, proxies, needed):
-    """Where the address does not tell, the connection knows whether it is believed."""
+    """Where the address does not tell, the connection knows the trust."""
     assert needs_identity(parse_bind(bind), Peers(proxies.split(", "))) is needed
     if needed:
         for is_believed in (False, True):
@@ -274,7 +274,7 @@ def test_a_connection_s_own_identity(bind, proxies, needed):
 
 
 def test_an_account_that_does_not_exist():
-    """Whose fault it is, and where to look."""
+    """The error tells whose fault, and where to look."""
     with pytest.raises(BindError, match="--trusted-proxies: there is no user 'no-such-account'"):
         peers_of(Config(trusted_proxies="unix:uid=no-such-account"))
 
@@ -293,7 +293,7 @@ def new_gateway(trust=None):
 
 
 def test_before_the_app(caplog):
-    """Requests with and without fields reach the app; who is not believed is named once."""
+    """Requests with and without fields reach the app; an untrusted peer is named once."""
     caplog.set_level(logging.INFO, "aserve")
     gateway = new_gateway()
     field = ("HTTP_X_FORWARDED_FOR", "203.0.113.7")
@@ -307,7 +307,7 @@ def test_before_the_app(caplog):
 
 @pytest.mark.parametrize(("peer", "who"), [(PROXY, PROXY), ("", "unix socket")])
 def test_a_proxy_s_fault(caplog, peer, who):
-    """What a proxy of ours says and nobody understands is answered with 400, and the connection goes on."""
+    """Meaningless words of a proxy of ours are answered with 400, and the connection goes on."""
     caplog.set_level(logging.INFO, "aserve")
     gateway = new_gateway(new_trust("unix:/a" if not peer else "127.0.0.1:80", "unix,10.0.0.1"))
     exchange = new_exchange(("HTTP_X_FORWARDED_FOR", "nonsense"), peer=peer)
@@ -339,7 +339,7 @@ def test_a_proxy_s_fault_with_a_body_to_come():
     ],
 )
 def test_refused_requests_in_the_log(value, peer, client):
-    """A request that is refused is logged as that of its client, if that is known."""
+    """A refused request is logged with the client's address, if known."""
     seen = []
     inner = FakeAccessLog()
     inner.write_refused = lambda connection, exchange, why: seen.append((connection, exchange))
@@ -354,7 +354,7 @@ def test_refused_requests_in_the_log(value, peer, client):
 
 
 def test_other_lines_of_the_log():
-    """What needs no belief is passed on."""
+    """Lines without a question of belief are passed on."""
     inner = FakeAccessLog()
     log = TrustingLog(inner, new_trust())
     log.write(new_exchange())

@@ -1,4 +1,4 @@
-"""Sessions: C's do what those of Python's ssl module do, and say the same of themselves."""
+"""Sessions of C act like sessions of Python's ssl module, and tell the same facts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(bool(why_no_library()), reason=f"no library: {wh
 
 @pytest.fixture(params=["C", "Python"])
 def new_session(request, localhost, monkeypatch):
-    """Return a function that begins a session of either kind."""
+    """Return a function to begin a session of either kind."""
     if request.param == "Python":
         monkeypatch.setattr(certificates_module, "why_no_library", lambda: "a test")
     settings = TLSSettings(
@@ -39,7 +39,7 @@ def new_session(request, localhost, monkeypatch):
 
 
 def pump(client, session):
-    """Let both have what the other has sent."""
+    """Exchange all sent octets between both."""
     octets = client.outgoing.read()
     if octets:
         session.feed(octets)
@@ -52,7 +52,7 @@ def pump(client, session):
 
 @pytest.fixture
 def pair(new_session, authority):
-    """Return a function that makes a client and a session with it: pair(maximum_version=...)."""
+    """Return a function to make a client and a session: pair(maximum_version=...)."""
 
     def make(**settings):
         client, session = MemoryClient(authority, **settings), new_session()
@@ -65,7 +65,7 @@ def pair(new_session, authority):
 
 
 def read(session):
-    """Return all that a session has received."""
+    """Return all octets received by a session."""
     octets = b""
     try:
         while piece := session.read(1 << 14):
@@ -77,7 +77,7 @@ def read(session):
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_sessions_tell_what_was_agreed(pair, version):
-    """Version, cipher suite and protocol are those of the client."""
+    """Version, cipher suite and protocol are the same as at the client."""
     client, session = pair(maximum_version=version, protocols=["unknown", "http/1.1"])
     assert session.version() == client.session.version()
     assert session.cipher() is not None and session.cipher()[0] == client.session.cipher()[0]
@@ -116,7 +116,7 @@ def test_octets_arrive_both_ways(pair, version, size):
 
 
 def test_records_arrive_octet_by_octet(pair):
-    """No record is lost or read twice that comes in the smallest pieces."""
+    """No record in smallest pieces is lost or read twice."""
     client, session = pair()
     received = b""
     for number in range(5):
@@ -128,7 +128,7 @@ def test_records_arrive_octet_by_octet(pair):
 
 
 def test_small_reads_leave_the_rest(pair):
-    """What does not fit stays, and is told as pending where it is known without OpenSSL's help."""
+    """The rest stays, and is told as pending where known without OpenSSL's help."""
     client, session = pair()
     client.session.write(b"abcdef")
     session.feed(client.outgoing.read())
@@ -136,7 +136,7 @@ def test_small_reads_leave_the_rest(pair):
 
 
 def test_closure_alerts_go_both_ways(pair):
-    """RFC 8446 6.1: each side learns of the other's end, and octets before it count."""
+    """RFC 8446 6.1: each side learns of the end, and earlier octets count."""
     client, session = pair()
     client.session.write(b"last")
     with pytest.raises(ssl.SSLWantReadError):
@@ -158,7 +158,7 @@ def test_closure_alerts_go_both_ways(pair):
     [b"\x17\x03\x03\x00\x20" + bytes(32), b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 5, b"\x17\x03\x03\xff\xff" * 2],
 )
 def test_garbage_breaks_a_session_for_good(pair, garbage):
-    """The octets before it are read; then each call fails, with a reason, and an alert is due."""
+    """The earlier octets are read; then each call fails, with a reason, and an alert is due."""
     client, session = pair()
     client.session.write(b"good")
     session.feed(client.outgoing.read() + garbage)
@@ -178,7 +178,6 @@ def test_garbage_breaks_a_session_for_good(pair, garbage):
 
 
 def test_garbage_for_a_handshake_fails_it(new_session):
-    """So it does at the beginning."""
     session = new_session()
     session.feed(b"\x16\x03\x01\x00\x05xxxxx")
     with pytest.raises(ssl.SSLError) as caught:
@@ -188,7 +187,7 @@ def test_garbage_for_a_handshake_fails_it(new_session):
 
 
 def test_other_errors_do_not_count(pair, new_session):
-    """An error that another session leaves in OpenSSL's queue fails no call of this one."""
+    """An error left in OpenSSL's queue by another session fails no call of this one."""
     client, session = pair()
     broken = new_session()
     broken.feed(b"\x16\x03\x01\x00\x05xxxxx")
@@ -203,7 +202,7 @@ def test_other_errors_do_not_count(pair, new_session):
 
 
 def test_sessions_outlive_their_context(pair):
-    """A context that is given up, as in a reload, serves the sessions that it has begun."""
+    """A context given up, as in a reload, serves all sessions begun."""
     client, session = pair()
     gc.collect()  # the Certificates
     client.session.write(b"still")
@@ -212,7 +211,7 @@ def test_sessions_outlive_their_context(pair):
 
 
 def test_released_sessions_are_another_owners(pair):
-    """The pointer goes to another owner, who frees it; the session goes on where it was."""
+    """The pointer goes to another owner, to be freed there; the session goes on from the same point."""
     client, session = pair()
     if isinstance(session, PythonSession):
         return
@@ -225,7 +224,7 @@ def test_released_sessions_are_another_owners(pair):
 
 @pytest.mark.parametrize("fault", ["certificate", "key", "ciphers", "protocols"])
 def test_contexts_of_unusable_files_are_refused(localhost, authority, fault):
-    """What OpenSSL does not take raises an error, and Python's context stays in use."""
+    """A file refused by OpenSSL raises an error, and Python's context stays in use."""
     like = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     like.minimum_version = ssl.TLSVersion.TLSv1_2
     other = authority.issue("other.org")
@@ -246,7 +245,7 @@ def test_contexts_of_unusable_files_are_refused(localhost, authority, fault):
 
 
 def test_certificates_fall_back_to_python(localhost, monkeypatch, caplog):
-    """A context that C cannot make leaves its connections to Python, and the log says so."""
+    """A context C cannot make leaves all connections to Python, and the log says so."""
 
     def refuse(*arguments):
         raise OSError("meant so")
@@ -258,7 +257,7 @@ def test_certificates_fall_back_to_python(localhost, monkeypatch, caplog):
 
 
 def test_no_memory_is_an_error(pair, monkeypatch, localhost):
-    """It is Python's usual one."""
+    """The error is Python's usual one."""
     _, session = pair()
     if isinstance(session, PythonSession):
         return
@@ -281,7 +280,7 @@ def anew(monkeypatch):
 
 
 def test_the_library_is_the_one_of_python(anew):
-    """OpenSSL's functions are found in what Python's ssl module has loaded; twice does no harm."""
+    """OpenSSL's functions are found in the library loaded by Python's ssl module; twice does no harm."""
     assert anew() == "" == anew()
 
 
@@ -298,5 +297,5 @@ def test_reasons_not_to_use_the_library(anew, monkeypatch):
 
 
 def test_a_library_without_the_functions_is_told():
-    """The name of what is missing comes back; the functions that were found before stay in use."""
+    """The name of the missing function comes back; the functions found before stay in use."""
     assert ffi.string(lib.tls_open(b"/nowhere.so")) == b"/nowhere.so"

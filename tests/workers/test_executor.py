@@ -24,7 +24,7 @@ from aserve.workers.executor import Executor
 
 
 async def test_a_job_runs_in_a_worker_and_answers_on_the_loop():
-    """A job runs in a thread named aserve-worker-N; its posts run on the loop's own thread."""
+    """A job runs in a thread named aserve-worker-N; posts run on the loop's own thread."""
 
     async def test(harness):
         loop_thread = threading.current_thread()
@@ -45,7 +45,7 @@ async def test_a_job_runs_in_a_worker_and_answers_on_the_loop():
 
 
 async def test_each_job_has_a_context():
-    """The next job of the thread does not find one's context, nor the server's own code's."""
+    """The next job of the thread finds neither this context, nor the context of the server's own code."""
     variable = contextvars.ContextVar("variable", default="none")
     variable.set("the server's")
 
@@ -65,7 +65,7 @@ async def test_each_job_has_a_context():
 
 
 async def test_a_job_taken_back():
-    """Once: no worker runs it; a begun job cannot be taken back."""
+    """No worker runs a job taken back; a begun job cannot be taken back."""
 
     async def test(harness):
         ran, (gate, started) = [], harness.submit_held()
@@ -83,7 +83,7 @@ async def test_a_job_taken_back():
 
 
 async def test_a_job_put_back():
-    """The job comes before later ones, and a sleeping worker is woken for it."""
+    """The job comes before later jobs, and a sleeping worker is woken."""
 
     async def test(harness):
         ran, (gate, started) = [], harness.submit_held()
@@ -117,7 +117,7 @@ async def test_threads_start_when_they_are_needed():
 
 
 async def test_jobs_run_in_order():
-    """One worker takes jobs, and the loop their answers, in the order they came."""
+    """One worker takes jobs, and the loop takes answers, in order of arrival."""
 
     async def test(harness):
         answers = [harness.submit(number) for number in range(50)]
@@ -132,7 +132,7 @@ async def test_jobs_run_in_order():
 
 
 async def test_posts_keep_their_order():
-    """One job's posts arrive in order, also across flushes."""
+    """The posts of one job arrive in order, also across flushes."""
 
     async def test(harness):
         seen, done = [], harness.loop.create_future()
@@ -150,7 +150,7 @@ async def test_posts_keep_their_order():
 
 
 async def test_one_wake_up_for_all_jobs_of_an_iteration():
-    """Jobs submitted in one iteration wake one worker, which runs them all while the loop does not look."""
+    """Jobs submitted in one iteration wake one worker; the worker runs all while the loop does not look."""
 
     async def test(harness):
         threads, everything = [], threading.Event()
@@ -189,7 +189,7 @@ class CountingLoop(asyncio.SelectorEventLoop):
 
 
 def test_one_callback_each_way():
-    """A batch costs one callback to hand it over, and one to bring it home."""
+    """A batch costs one callback to hand over, and one to bring home."""
     loop = CountingLoop()
     executor = Executor(loop, 1)
     answers, everything = [], threading.Event()
@@ -204,8 +204,8 @@ def test_one_callback_each_way():
             executor.submit(job, number)
         assert sum(1 for callback in loop.counts.values() if callback == 10) == 0
         before = loop.counts.total() if hasattr(loop.counts, "total") else sum(loop.counts.values())
-        assert before <= 3  # the task's own, and one for the ten jobs
-        loop.call_soon(everything.wait, PATIENCE_SECONDS)  # the loop is busy while they run
+        assert before <= 3  # one for the task, and one for the ten jobs
+        loop.call_soon(everything.wait, PATIENCE_SECONDS)  # the loop is busy meanwhile
         while len(answers) < 10:
             await asyncio.sleep(0)
         assert loop.counts["threadsafe"] == 1 and answers == list(range(10))
@@ -227,7 +227,7 @@ async def test_is_quiet_when_nothing_is_on_its_way():
         gate, started = harness.submit_held()
         assert not executor.is_quiet
         await wait(started)
-        assert executor.is_quiet  # the job runs; nothing else is on its way
+        assert executor.is_quiet  # the job runs; nothing else is on the way
         executor.post(resolve, harness.loop.create_future(), None)
         assert not executor.is_quiet
         await asyncio.sleep(0)
@@ -238,11 +238,11 @@ async def test_is_quiet_when_nothing_is_on_its_way():
     await run(test)
 
 
-# The gap between a worker's look at the queue and its sleep
+# The gap between a worker's look at the queue and sleep
 
 
 class Gap(list):
-    """The sleeping workers; calls back when one is among them and has not yet looked again."""
+    """The sleeping workers; calls back when one is listed and has not yet looked again."""
 
     def __init__(self, workers, act):
         super().__init__(workers)
@@ -257,7 +257,7 @@ class Gap(list):
 
 @pytest.mark.parametrize("has_loop_woken", [False, True])
 async def test_a_job_that_comes_in_the_gap(has_loop_woken):
-    """A job that comes while a worker goes to sleep is run, whether or not the loop has woken it already."""
+    """A job submitted while a worker goes to sleep is run, whether or not the loop has woken the worker already."""
 
     async def test(harness):
         executor, ran, in_gap = harness.executor, threading.Event(), threading.Event()
@@ -325,7 +325,7 @@ async def test_a_queue_that_stands_still():
 
 
 async def test_how_long_the_first_job_has_waited():
-    """Nothing at first; more at each look, until a worker begins it."""
+    """Nothing at first; more at each look, until a worker begins the job."""
 
     async def test(harness):
         gate, started = harness.submit_held()
@@ -343,7 +343,7 @@ async def test_how_long_the_first_job_has_waited():
 
 @pytest.mark.skipif(not hasattr(os, "sched_getscheduler"), reason="a platform without sched(7)")
 async def test_a_worker_is_scheduled_as_the_process():
-    """A worker has its creator thread's policy, and so the CPU beside a computing process."""
+    """A worker has the policy of the creating thread, and so the CPU beside a computing process."""
 
     async def test(harness):
         policy = harness.loop.create_future()
@@ -352,7 +352,7 @@ async def test_a_worker_is_scheduled_as_the_process():
             harness.executor.post(resolve, policy, os.sched_getscheduler(0))
 
         harness.executor.submit(job, None)
-        # With the flags: what a child process inherits is no other, either.
+        # With the flags: the policy inherited by a child process is the same.
         assert await wait(policy) == os.sched_getscheduler(0)
 
     assert await run(test) == []
@@ -363,7 +363,7 @@ async def test_a_worker_is_scheduled_as_the_process():
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_no_job_is_lost_or_run_twice(seed):
-    """Bursts of jobs, some of which block or compute, and workers that report themselves as waking."""
+    """Bursts of jobs, some blocking or computing, and workers reporting as waking."""
     choose = random.Random(seed)
     total = 1500
 
@@ -377,7 +377,7 @@ async def test_no_job_is_lost_or_run_twice(seed):
             if seconds:
                 time.sleep(seconds)
             harness.executor.post(answer, number, None)
-            if writes:  # as a worker that writes its response past the loop
+            if writes:  # as a worker writing a response past the loop
                 harness.executor.waking.append(None)
                 if seconds:
                     time.sleep(0)
@@ -398,7 +398,7 @@ async def test_no_job_is_lost_or_run_twice(seed):
         await asyncio.wait_for(everything, 30)
         assert set(ran.values()) == set(answered.values()) == {1}
         assert len(ran) == len(answered) == total
-        # All of it at once: one that was about to wake or start another does so also behind the last job.
+        # All at once: a worker about to wake or start another does so also behind the last job.
         await until(lambda: harness.executor.is_idle and harness.executor.waking == [])
 
     assert await run(test, max_threads=choose.choice((1, 2, 8))) == []

@@ -1,4 +1,4 @@
-"""The worker of a job, the coming of another one, and the place of a yielding one."""
+"""The worker of a job, the coming of another, and the place of a yielding worker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.waiting import PATIENCE_SECONDS
 from aserve.workers import executor as executor_module
 from aserve.workers import time_slices as slices_module
 
-# The worker of a job, and the next one
+# The worker of a job, and the next worker
 
 
 async def test_the_hottest_worker_is_taken():
@@ -31,7 +31,7 @@ async def test_the_hottest_worker_is_taken():
 
 @pytest.mark.parametrize("count", [2, 3, 8])
 async def test_a_blocked_job_holds_up_nobody(count):
-    """Behind an app that blocks, more workers come, one after another, up to the maximum."""
+    """Behind a blocking app, more workers come, one after another, up to the maximum."""
 
     async def test(harness):
         held = [harness.submit_held() for _ in range(count)]
@@ -42,7 +42,7 @@ async def test_a_blocked_job_holds_up_nobody(count):
 
 
 async def test_a_job_in_a_later_iteration_is_not_held_up_either():
-    """A job that comes while another blocks gets its own worker."""
+    """A job submitted while another blocks gets a separate worker."""
 
     async def test(harness):
         _, started = harness.submit_held()
@@ -53,7 +53,7 @@ async def test_a_job_in_a_later_iteration_is_not_held_up_either():
 
 
 async def test_the_maximum_is_kept():
-    """With every worker blocked, the next job waits for one of them."""
+    """With every worker blocked, the next job waits for the first free worker."""
 
     async def test(harness):
         held = [harness.submit_held() for _ in range(2)]
@@ -61,7 +61,7 @@ async def test_the_maximum_is_kept():
             await wait(started)
         waiting = harness.submit(1)
         for _ in range(20):
-            await asyncio.sleep(0.001)  # the executor's own looks, which must find nobody
+            await asyncio.sleep(0.001)  # the executor's own looks, without a find
         assert not waiting.done() and len(harness.worker_names()) == 2
         held[0][0].set()
         await wait(waiting)
@@ -70,13 +70,13 @@ async def test_the_maximum_is_kept():
 
 
 async def test_a_worker_on_its_way_does_not_strand_the_second_job():
-    """Jobs that come while a worker is on its way: if the first one blocks, the next gets another worker."""
+    """Jobs submitted while a worker is on the way: if the first blocks, the next gets another worker."""
 
     async def test(harness):
         executor = harness.executor
         writing, go_on = harness.loop.create_future(), threading.Event()
 
-        def job(_):  # as a worker that writes its last response
+        def job(_):  # as a worker writing the last response
             executor.waking.append(None)
             executor.post(resolve, writing, None)
             go_on.wait(PATIENCE_SECONDS)
@@ -94,7 +94,7 @@ async def test_a_worker_on_its_way_does_not_strand_the_second_job():
 
 
 async def test_a_job_that_computes_holds_up_others_only_so_long():
-    """Behind an app that burns CPU, too, another worker comes, if later."""
+    """Behind an app burning CPU, too, another worker comes, if later."""
 
     async def test(harness):
         stop = threading.Event()
@@ -129,11 +129,11 @@ async def test_without_a_gil_workers_wake_one_another(monkeypatch):
     await run(test)
 
 
-# Workers that yield their slots
+# Workers yielding their slots
 
 
 class SlowReader:
-    """A job at a response that outruns its reader: it yields its slot, tells its place, and waits for its gate."""
+    """A job at a response faster than the reader: yields the slot, tells the place, and waits for the gate."""
 
     def __init__(self, harness):
         self._bench, self._gate = harness, threading.Event()
@@ -155,7 +155,7 @@ class SlowReader:
 
 
 async def test_workers_that_yield_are_compensated_for():
-    """Others work in the places of yielding ones, one thread more for each; in the end there are as many as before."""
+    """More workers work in the places of yielding ones, one thread more for each; in the end there are as many as before."""
 
     async def test(harness):
         executor = harness.executor
@@ -177,7 +177,7 @@ async def test_workers_that_yield_are_compensated_for():
 
 
 async def test_the_next_may_yield_before_the_first_goes_on():
-    """A worker whose place was taken does not keep its slot because that other has freed it again already."""
+    """A worker without a place does not keep the slot because the next worker has freed the place again already."""
 
     async def test(harness):
         executor, wake_one, loops = harness.executor, harness.executor._wake_one, threading.get_ident()
@@ -202,7 +202,7 @@ async def test_the_next_may_yield_before_the_first_goes_on():
 
 
 async def test_no_more_may_yield():
-    """Beyond --extra-threads a worker keeps its place, and waiting jobs wait."""
+    """Beyond --extra-threads a worker keeps the place, and waiting jobs wait."""
 
     async def test(harness):
         first, second = SlowReader(harness), SlowReader(harness)
@@ -241,8 +241,8 @@ async def test_nobody_to_take_the_place(monkeypatch, caplog):
 
 
 async def test_requests_go_before_compensated_workers(monkeypatch):
-    """Who has yielded goes on when the queue is empty."""
-    monkeypatch.setattr(slices_module, "SLICE_SECONDS", PATIENCE_SECONDS)  # before that, only for this reason
+    """A yielded worker goes on when the queue is empty."""
+    monkeypatch.setattr(slices_module, "SLICE_SECONDS", PATIENCE_SECONDS)  # before then, only for this reason
 
     async def test(harness):
         slow = SlowReader(harness)
@@ -264,7 +264,7 @@ async def test_requests_go_before_compensated_workers(monkeypatch):
 
 
 async def test_stop_ends_the_waits(monkeypatch):
-    """Who waits for a slice goes on when the executor stops."""
+    """A worker waiting for a slice goes on when the executor stops."""
     monkeypatch.setattr(slices_module, "SLICE_SECONDS", PATIENCE_SECONDS)
 
     async def test(harness):
@@ -284,7 +284,7 @@ async def test_stop_ends_the_waits(monkeypatch):
 
 
 async def test_a_compensated_worker_is_written_off():
-    """A worker that hangs after it has yielded is counted on no longer; nobody is started for it, and its time slice is over."""
+    """A worker hanging after a yield is counted on no longer; nobody is started as a substitute, and the time slice is over."""
 
     async def test(harness):
         executor = harness.executor

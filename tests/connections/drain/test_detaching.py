@@ -1,4 +1,4 @@
-"""Connections that wait for a request leave one server and go on in another, and their clients notice nothing."""
+"""Idle connections leave one server and go on in another, and the clients notice nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ V1 = b"PROXY TCP4 203.0.113.7 198.51.100.2 4711 443\r\n"
 
 
 def app_of(name):
-    """Return an app that tells its name, and the client."""
+    """Return an app telling its name, and the client."""
 
     def app(environ, start_response):
         start_response("200 OK", apps.PLAIN)
@@ -52,7 +52,7 @@ def detach(server, count=None):
 
 
 def detach_all(server, count=1):
-    """Let go of so many, each when idle: a client may have its response before its worker is done."""
+    """Let go of so many, each when idle: a client may have a response before the worker is done."""
     found = []
 
     def look():
@@ -64,7 +64,7 @@ def detach_all(server, count=1):
 
 
 def adopt(server, detached):
-    """Go on with a connection; return whether the server took it."""
+    """Go on with a connection; return whether the server took the connection."""
     return server.call(lambda: server.server.adopt(detached))
 
 
@@ -74,7 +74,7 @@ def move(old, new, count=1):
 
 
 def who(client, **options):
-    """Return the answering server, and the client in its view."""
+    """Return the answering server, and the client in the view of the server."""
     reply = client.fetch(**options)
     assert reply.status == 200
     return tuple(reply.body.decode().split()[:3])
@@ -85,12 +85,12 @@ def seen(name, client):
     return (name, *map(str, client.sock.getsockname()))
 
 
-# Connections that go on
+# Connections going on
 
 
 @pytest.mark.also_inline
 def test_a_kept_connection(two, raw_client):
-    """The other server serves the connection from now on, for the same client."""
+    """The second server serves the connection from now on, for the same client."""
     a, b = two()
     client = raw_client(a)
     for old, new, names in ((a, b, "ab"), (b, a, "ba")) * 3:
@@ -123,7 +123,7 @@ def test_what_debug_tells(two, raw_client, caplog, lane):
 
 @pytest.mark.also_inline
 def test_a_connection_on_which_nothing_has_come(two, raw_client):
-    """The connection's first request is for the other server."""
+    """The connection's first request is for the second server."""
     a, b = two()
     client = raw_client(a)
     a.wait_until_known(1)
@@ -136,7 +136,7 @@ def test_a_connection_on_which_nothing_has_come(two, raw_client):
 @pytest.mark.one_way
 @pytest.mark.parametrize("lanes", [("auto", "off"), ("off", "auto")])
 def test_servers_that_differ(start_server, raw_client, lanes):
-    """One server may have the fast path, and the other not."""
+    """One server may have the fast path, and the second not."""
     a, b = (start_server(app_of(name), is_checked=False, lane=lane) for name, lane in zip("ab", lanes))
     client = raw_client(a)
     for _ in range(2):
@@ -157,7 +157,7 @@ def test_a_unix_socket(start_server, raw_client, tmp_path):
 
 @pytest.mark.parametrize(("octets", "rest"), [(GET, b""), (GET + GET, b""), (GET[:9], GET[9:]), (POST[:-2], POST[-2:])])
 def test_what_comes_on_the_way(two, raw_client, octets, rest):
-    """Octets that the client sends meanwhile are read by the other server."""
+    """Octets sent meanwhile by the client are read by the second server."""
     a, b = two()
     client = raw_client(a)
     who(client)
@@ -200,7 +200,7 @@ def test_a_part_of_them(two, raw_client):
 
 @pytest.mark.one_way
 def test_both_wires_give_their_connections(start_server, raw_client):
-    """Connections on the event loop go with those in the lane, as many in all as asked for."""
+    """Connections on the event loop go together with connections in the lane, as many in all as asked for."""
     a = start_server(app_of("a"), is_checked=False, bind=["127.0.0.1:0", "127.0.0.1:0"])
     lane_client, loop_client = raw_client(a), raw_client(a)
     who(lane_client)
@@ -233,7 +233,7 @@ def test_the_end_of_the_old_server(two, raw_client):
 
 @pytest.mark.also_inline
 def test_a_server_that_is_draining(two, raw_client):
-    """A client without a first request need not be quick: the other server waits."""
+    """A client without a first request need not be quick: the second server waits."""
     a, b = two()
     a.hold_clock()
     client = raw_client(a.address)
@@ -258,7 +258,7 @@ def test_a_client_that_has_gone(two, raw_client):
 
 @pytest.mark.one_way
 def test_nothing_is_kept_of_it(start_server, raw_client):
-    """The lane's knowledge of a connection goes with it."""
+    """The lane's knowledge of a connection goes along."""
     a = start_server(app_of("a"), is_checked=False)
     client = raw_client(a)
     who(client)
@@ -268,12 +268,12 @@ def test_nothing_is_kept_of_it(start_server, raw_client):
     assert client.is_closed()
 
 
-# Connections that stay
+# Staying connections
 
 
 @pytest.mark.also_inline
 def test_who_is_busy_stays(start_server, raw_client, wait_until):
-    """A begun request is answered by the server that has read of it, which then closes, if it drains."""
+    """A begun request is answered by the first reader; if draining, the server then closes."""
     a = start_server(apps.echo, is_checked=False)
     head, body = raw_client(a), raw_client(a)
     for client in (head, body):
@@ -362,7 +362,7 @@ def test_behind_the_proxy_protocol(two, raw_client):
 
 @pytest.mark.one_way
 def test_a_proxy_that_has_not_sent_its_header(two, raw_client):
-    """An unknown client stays, before the header and behind it."""
+    """An unknown client stays, before the header and behind."""
     a, b = two(bind="proxy+http://127.0.0.1:0", trusted_proxies="127.0.0.1")
     silent, announced = raw_client(a), raw_client(a)
     announced.send(V1)
@@ -379,7 +379,7 @@ def test_a_proxy_that_has_not_sent_its_header(two, raw_client):
 @pytest.mark.parametrize("other", [0, 1])
 @pytest.mark.parametrize("is_new", [True, False])
 def test_who_is_believed(start_server, raw_client, tmp_path, other, is_new):
-    """A proxy on a unix socket is believed, or not, by its credentials."""
+    """A proxy on a unix socket is believed, or not, by credentials."""
     a, b = (
         start_server(
             app_of(name), is_checked=False, bind=f"unix:{tmp_path / name}",
@@ -419,7 +419,7 @@ def test_the_time_of_a_kept_connection(two, raw_client):
 
 @pytest.fixture
 def given(two, raw_client):
-    """Return a server, its client, a connection given by the other server, and the other server."""
+    """Return a server, a client, a connection given by the second server, and the second server."""
     a, b = two()
     client = raw_client(a)
     who(client)
@@ -459,7 +459,7 @@ def test_a_server_that_is_full(start_server, raw_client):
 
 @pytest.mark.one_way
 def test_another_protocol_takes_no_used_connection(start_server, raw_client, given, tmp_path):
-    """A listener that carries one request a connection takes none with a past request."""
+    """A listener with one request a connection takes no connection with a past request."""
     _, client, found, other = given
     server = start_server(app_of("c"), is_checked=False, bind=f"uwsgi://unix:{tmp_path / 'c'}")
     assert adopt(server, found) is False
@@ -470,7 +470,7 @@ def test_another_protocol_takes_no_used_connection(start_server, raw_client, giv
 def test_a_lane_that_does_not_take_it(given):
     """A connection refused by the lane goes on on the event loop."""
     server, client, found, _ = given
-    server.server._listening.lane.set.conns_cap = 0  # its table is full
+    server.server._listening.lane.set.conns_cap = 0  # the table is full
     assert adopt(server, found) and who(client) == seen("b", client)
     assert server.statistics().connections_in_lane == 0
 

@@ -1,4 +1,4 @@
-"""The fast lane behaves as one by one, whatever arrives and whatever leaves."""
+"""The fast lane behaves as one by one, whatever arrives or leaves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HELLO = b"My Own Hello World!"
 
 
 def uwsgi(path="/", body=b"", modifier1=0, **vars):
-    """Return a uwsgi packet and its body."""
+    """Return a uwsgi packet with a body."""
     vars = {"REQUEST_METHOD": "POST" if body else "GET", "PATH_INFO": path, "CONTENT_LENGTH": str(len(body)), **vars}
     data = b"".join(
         struct.pack("<H", len(part)) + part.encode() for pair in vars.items() for part in pair
@@ -149,7 +149,7 @@ def test_a_file_is_sent_unchanged(ask):
 
 @pytest.mark.one_way
 def test_failures_of_the_app_are_seen(ask):
-    """An app that raises gets its 500; a body that ends early closes the connection before its length."""
+    """A raising app gets a 500; a body with an early end closes the connection before the length."""
     assert b"500 Internal Server Error" in ask("/fails").split(b"\r\n")[0]
     assert body_of(ask("/dies")) in (b"", b"short")
     assert body_of(ask()) == HELLO
@@ -207,7 +207,7 @@ def test_a_drain_answers_who_has_connected(start_server, tmp_path, lane):
 
 @pytest.mark.one_way
 def test_clients_that_leave(start_server, tmp_path, lane):
-    """A front server that leaves before its answer, or before its request, does no harm."""
+    """A front server gone before the answer, or before the request, does no harm."""
     address = str(tmp_path / "socket")
     server = start_server(app, is_checked=False, bind=f"uwsgi://unix:{address}", lane=lane)
     for octets in (b"", uwsgi()[:7], uwsgi("/large"), uwsgi("/pieces"), uwsgi("/", b"x" * 300_000)[:-1]):
@@ -226,7 +226,7 @@ def test_clients_that_leave(start_server, tmp_path, lane):
 
 
 def http(path="/", body=b"", sent=None):
-    """Return a request with a body, or its beginning: `sent` octets of the body."""
+    """Return a request with a body, or the beginning: `sent` octets of the body."""
     head = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body[:sent]
 
@@ -252,7 +252,7 @@ def inline(start_server, raw_client, wait_until):
 
 @pytest.mark.one_way
 def test_what_a_child_must_not_keep(inline, wait_until):
-    """The lane names its connections, whatever their state, and its descriptors for waiting."""
+    """The lane names all connections, whatever their state, and the descriptors for waiting."""
     before = set(inline.lane.fds)
     client, busy = inline.connect(), inline.connect()
     client.fetch()
@@ -305,7 +305,7 @@ def test_a_part_that_comes_as_the_time_is_over(inline):
         inline.take()
         return evicted, inline.lane.set.is_paused
 
-    assert inline.run(act) == (0, 0)  # nor was it evicted as idle; and a second ends the pause of a full lane
+    assert inline.run(act) == (0, 0)  # nor was the client evicted as idle; and a second ends the pause of a full lane
     assert client.recv_response().body == b"abc"
 
 
@@ -325,7 +325,7 @@ def test_a_number_that_is_used_again(inline):
         while fillers[-1] < number:  # no lower number is free
             fillers.append(os.dup(0))
         os.close(fillers.pop())
-        count = inline.lane.wait(1000)  # the leader has no GIL to take it yet
+        count = inline.lane.wait(1000)  # the leader has no GIL to take the request yet
         for filler in fillers:
             os.close(filler)
         inline.lane.on_second()
@@ -361,7 +361,7 @@ def test_a_disk_that_is_full(start_server, raw_client, monkeypatch):
 @pytest.mark.parametrize("kind", ["whole", "begun", "part", "done", "left", "gone"])
 @pytest.mark.provokes("please report this as a bug")
 def test_a_fault_in_a_batch(inline, caplog, monkeypatch, kind):
-    """A fault of ours costs its connection, and none beside it."""
+    """A fault of ours costs one connection, and none beside."""
     first, other = inline.connect(), inline.connect()
     sent = {"whole": 3, "begun": 1, "left": None}.get(kind, 0)
     if kind in ("part", "done", "gone"):
@@ -406,7 +406,7 @@ PLAIN = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 def leave_lane(client, kind):
-    """Ask for something that only the event loop's wire can do."""
+    """Ask for something only possible on the event loop's wire."""
     if kind == "stream":
         client.send(STREAM)
         assert client.recv_response().body == b"a" * 10 + b"b" * 300_000 + b"c"
@@ -425,7 +425,7 @@ def leave_lane(client, kind):
 
 @pytest.fixture
 def soon(monkeypatch):
-    """Let connections go back as soon as they can."""
+    """Let connections go back as soon as possible."""
     for module in (inbox, wire_loop):
         monkeypatch.setattr(module, "RETURN_SECONDS", -1.0)
 
@@ -434,7 +434,7 @@ def soon(monkeypatch):
 @pytest.mark.also_inline
 @pytest.mark.parametrize("kind", ["stream", "chunked", "pair", "expect"])
 def test_a_connection_comes_back(start_server, raw_client, wait_until, soon, kind):
-    """After a plain request the connection is in the lane again, as often as it leaves; nothing is lost on the way."""
+    """After a plain request the connection is in the lane again, however often gone; nothing is lost on the way."""
     server = start_server(app, is_checked=False, lane="auto")
     client = raw_client(server)
     for _ in range(3):
@@ -463,7 +463,7 @@ def test_it_stays_the_same_connection(start_server, raw_client, monkeypatch, soo
 
 @pytest.mark.one_way
 def test_a_number_that_another_connection_had(inline):
-    """An ended connection gives nothing to the next one of its number, even before its removal."""
+    """An ended connection gives nothing to the next of the same number, even before the removal."""
     early, handed_over = inline.connect(), []
     begin = inline.lane.handovers.begin_idle
 
@@ -507,7 +507,7 @@ def test_a_connection_that_cannot_come_back(start_server, raw_client, monkeypatc
     monkeypatch.undo()
     for module in (inbox, wire_loop):
         monkeypatch.setattr(module, "RETURN_SECONDS", -1.0)
-    server.server._listening.lane.set.conns_cap = 0  # its table is full
+    server.server._listening.lane.set.conns_cap = 0  # the table is full
     for _ in range(9):
         assert client.fetch("/").body == HELLO
     assert server.call(server.server.statistics).connections_in_lane == 0
@@ -516,7 +516,7 @@ def test_a_connection_that_cannot_come_back(start_server, raw_client, monkeypatc
 @pytest.mark.one_way
 @pytest.mark.also_inline
 def test_who_comes_and_goes_at_once(start_server, raw_client, soon):
-    """Clients that mix their requests, without waits between, get their responses in order."""
+    """Clients with mixed requests, without waits between, get all responses in order."""
     server = start_server(app, is_checked=False, lane="auto")
     wrong = []
 
@@ -549,7 +549,7 @@ def test_who_comes_and_goes_at_once(start_server, raw_client, soon):
 
 @pytest.mark.one_way
 def test_a_request_that_is_taken_as_the_drain_begins(inline):
-    """A request with the app is told; a request taken by a leader from then on closes its connection, too."""
+    """A request with the app is told; a request taken by a leader from then on closes the connection, too."""
     early, late = inline.connect(), inline.connect()
     late.fetch("/")
 

@@ -26,13 +26,13 @@ pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
 
 
 def no_exc_info(environ, start_response):
-    """Call as middleware does that passes its arguments on."""
+    """Call like middleware passing arguments on."""
     start_response("200 OK", apps.PLAIN, None)
     return [b"body"]
 
 
 REPEATED = "Host: a\r\nAccept: a\r\nAccept: b\r\nCookie: a\r\nCookie: b\r\n"
-# Name: (app, whether a GET of it is plain to the end).
+# Name: (app, whether a GET is plain to the end).
 APPS = {
     "hello": (apps.hello, True),
     "several_chunks": (apps.several_chunks, True),
@@ -94,7 +94,7 @@ def test_plain_requests_are_served_in_c(start_server, name, is_plain):
 
 @pytest.mark.provokes("raised")
 def test_what_an_app_raises(start_server, caplog):
-    """The log has the app's exception, and none of ours before it."""
+    """The log has the app's exception, and none of ours before."""
     server = start_server(site, is_checked=False, native="auto")
     ask(server, request("raises"))
     [record] = [record for record in caplog.records if "raised" in record.getMessage()]
@@ -123,7 +123,7 @@ def test_a_body_larger_than_a_write(pair):
 
 
 class Held:
-    """An app whose requests wait for one another."""
+    """An app with requests waiting for each other."""
 
     def __init__(self, count):
         self.barrier = threading.Barrier(count + 1)
@@ -150,7 +150,7 @@ def test_a_batch_that_blocks(start_server):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_one_that_blocks(start_server, wait_until, threads):
-    """A blocking request keeps no other from a second worker; without one, the rest is served as soon as the worker is back."""
+    """A blocking request keeps nothing from a second worker; without one, the rest is served as soon as the worker is back."""
     app = Held(1)
     server = start_server(app, is_checked=False, native="auto", threads=threads)
     clients = [socket.create_connection(server.address, timeout=PATIENCE_SECONDS) for _ in range(6)]
@@ -202,7 +202,7 @@ def test_a_drain_closes_behind_a_plain_request(start_server, wait_until):
 
 
 class Keeper:
-    """An app that keeps its arguments."""
+    """An app keeping its arguments."""
 
     def __init__(self):
         self.kept = []
@@ -227,7 +227,7 @@ def outcome_of(function, *arguments):
 
 
 def test_an_app_that_comes_back(start_server):
-    """After the end the app gets the same answers from both, and the next request's response is its own."""
+    """After the end the app gets the same answers from both, and the next request has a new response."""
     words = {}
     for native in ("auto", "off"):
         app = Keeper()
@@ -241,7 +241,7 @@ def test_an_app_that_comes_back(start_server):
 
 
 async def test_it_may_be_forgotten():
-    """An engine, with its arguments, is garbage once its server has ended."""
+    """An engine, with all arguments, is garbage once the server has ended."""
     async with aserve.Server(site, bind="127.0.0.1:0", native="auto") as server:
         reader, writer = await asyncio.open_connection(*server.addresses[0][:2])
         writer.write(request("hello"))
@@ -258,7 +258,7 @@ async def test_it_may_be_forgotten():
 
 
 class ByClass:
-    """An app that is a class, as in PEP 3333: its instance keeps the arguments."""
+    """An app as a class, as in PEP 3333: the instance keeps the arguments."""
 
     made: list[weakref.ref] = []
 
@@ -272,7 +272,7 @@ class ByClass:
 
 
 def test_an_app_that_is_a_class(start_server, wait_until):
-    """Nothing of a request is left when it is over."""
+    """Nothing of a request is left afterwards."""
     ByClass.made.clear()
     server = start_server(ByClass, is_checked=False, native="auto")
     assert ask(server, request("hello")).count(b"by class") == 1
@@ -281,7 +281,7 @@ def test_an_app_that_is_a_class(start_server, wait_until):
 
 @pytest.mark.provokes("raised")
 def test_the_next_client(start_server):
-    """A connection with the descriptor of an earlier one is not taken for it, whatever way either took."""
+    """A connection with the descriptor of an earlier one is a new one, whatever way both took."""
     server = start_server(site, is_checked=False, native="auto")
     for first in (b"POST /echo HTTP/1.0\r\nContent-Length: 1\r\n\r\na", request("raises_lazily"), request("hello")):
         ask(server, first)
@@ -308,7 +308,7 @@ def test_in_a_process_that_was_forked(start_server):
 
 
 def test_who_looks_all_the_time(start_server):
-    """Requests are promoted at any moment, and each has its own response, once."""
+    """Requests are promoted at any moment, and each has one response, once."""
     server = start_server(site, is_checked=False, native="auto")
     native, is_over = server.server._listening.lane.native, threading.Event()
 
@@ -339,7 +339,7 @@ def test_who_looks_all_the_time(start_server):
 
 @pytest.mark.provokes("internal error", "the app gave more body")
 def test_a_fault_of_ours(start_server, monkeypatch):
-    """A fault of ours costs its request, and no worker."""
+    """A fault of ours costs one request, and no worker."""
     server = start_server(site, is_checked=False, native="auto", threads=1)
     lane = server.server._listening.lane
     with monkeypatch.context() as patch:
@@ -366,7 +366,7 @@ def test_an_executor_that_cannot_be_asked(start_server, monkeypatch):
 
 @pytest.mark.provokes("internal error")
 def test_arrivals_that_python_cannot_take(start_server, monkeypatch):
-    """Their connections close, also without memory for a line in the log; the next one is answered."""
+    """The connections close, also without memory for a line in the log; the next is answered."""
     server = start_server(site, is_checked=False, native="auto", threads=1)
     old = b"GET /hello HTTP/1.0\r\n\r\n"  # not plain
 
@@ -397,7 +397,7 @@ def test_behind_a_front_server(start_server, tmp_path, protocol, name):
 
 
 def test_it_comes_back(start_server, wait_until):
-    """A connection that has left the lane for a chunked body is the lane's again, and its next requests are plain."""
+    """A connection out of the lane for a chunked body comes back, and the next requests are plain."""
     server = start_server(site, is_checked=False, native="auto")
     with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
         client.sendall(b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
@@ -415,7 +415,7 @@ def client_port(octets):
 
 
 def test_it_is_detached(start_server):
-    """A connection with plain requests alone goes to another process with the facts of its client."""
+    """A connection with plain requests alone goes to another process with the facts of the client."""
     server = start_server(site, is_checked=False, native="auto")
     with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
         client.sendall(request("hello", is_last=False))
@@ -426,7 +426,7 @@ def test_it_is_detached(start_server):
 
 
 class Waiting:
-    """A plain request that waits as a job."""
+    """A plain request waiting as a job."""
 
     def promote(self):
         return "its exchange"
@@ -439,7 +439,7 @@ def test_a_jobs_exchange_is_found():
 
 @pytest.mark.parametrize("number", [-(1 << 40), -1, 1 << 16, (1 << 32) + 3, 1 << 70])
 def test_a_number_that_no_connection_has(start_server, number):
-    """An unknown number is refused, and taken for no other."""
+    """An unknown number is refused, and mistaken for no connection."""
     engine = engine_of(start_server(apps.hello, native="auto"))
     for call in (engine.peer_of, lambda number: engine.know(number, "", "", {}), engine.submit):
         with pytest.raises((ValueError, OverflowError, TypeError)):

@@ -1,4 +1,4 @@
-"""Connections between workers, sent and received by one: on a loop of the test's, with a server led by the test."""
+"""Connections between workers, sent and received by one: on a loop of the test, with a server led by the test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aserve.processes.transfers.request_file import RequestFile, is_begun, look_
 
 
 class Server:
-    """Has connections and waiting requests to give, and takes them as the test allows."""
+    """Has connections and waiting requests to give, and takes both as the test allows."""
 
     def __init__(self):
         self.idle, self.waiting, self.taken, self.refused = [], [], [], []
@@ -62,7 +62,7 @@ class Board:
 
 
 class Led:
-    """A worker with page 1, and its words to the supervisor."""
+    """A worker with page 1, and with words to the supervisor."""
 
     def __init__(self, *free, board=True):
         self.server, self.said, self.is_heard = Server(), [], True
@@ -90,7 +90,7 @@ class Led:
 
 @pytest.fixture
 def files():
-    """Return a function that opens a descriptor; open ones are closed at the end."""
+    """Return a function to open a descriptor; open ones are closed at the end."""
     fds = []
 
     def new():
@@ -125,7 +125,7 @@ def idle(fd=100):
 
 
 def read(fd):
-    """Return the octets behind a sent descriptor, and close it."""
+    """Return the octets behind a sent descriptor, and close the descriptor."""
     octets = look_at_request(fd)
     os.close(fd)
     return octets
@@ -145,7 +145,7 @@ async def test_idle_ones_by_order():
 
 
 async def test_the_worker_that_the_order_names():
-    """The named worker gets them; an order without a name takes back the last one, and so does the end."""
+    """The named worker gets the connections; an order without a name takes back the last order, and so does the end."""
     led = Led()
     for order, to in (({"count": 1, "to": 3}, 3), ({"count": 1}, 0)):
         led.server.idle = [idle()]
@@ -159,7 +159,7 @@ async def test_the_worker_that_the_order_names():
 
 
 async def test_requests_go_where_threads_are_free():
-    """One request goes to each worker, the oldest first; each with its octets."""
+    """One request goes to each worker, the oldest first; each with all octets."""
     led = Led((1, 7), (4, 7))
     led.server.waiting = [waiting(fd, b"%d" % fd) for fd in range(100, 105)]
     assert led.passing.relieve()
@@ -168,7 +168,7 @@ async def test_requests_go_where_threads_are_free():
 
 
 async def test_a_worker_that_hangs(monkeypatch):
-    """A hanging worker looks free, and gets one request: the next only once its word on the board has changed, or after a while."""
+    """A hanging worker looks free, and gets one request: the next only after a new word on the board, or after a while."""
     monkeypatch.setattr(passing_module, "REST_SECONDS", 60.0)
     monkeypatch.setattr(passing_module, "SOON_SECONDS", 60.0)
     led = Led((1, 7))
@@ -186,7 +186,7 @@ async def test_a_worker_that_hangs(monkeypatch):
 
 
 async def test_few_descriptors_keep_requests_here(monkeypatch):
-    """No request is given, as a gift takes two descriptors: it waits on."""
+    """No request is given, as a gift takes two descriptors: the request waits on."""
     monkeypatch.setattr(passing_module, "is_short_of_descriptors", lambda: True)
     led = Led((1, 7))
     led.server.waiting = [waiting()]
@@ -224,7 +224,7 @@ async def test_one_that_drains_gives_all(monkeypatch):
 
 
 async def test_no_descriptor_for_a_request(monkeypatch):
-    """The request stays in its place: it is taken only when all is ready."""
+    """The request stays in place, and is taken only when all is ready."""
 
     def open_none(name):
         raise OSError(errno.EMFILE, "too many")
@@ -251,7 +251,7 @@ async def test_taking_over_is_told_to_the_supervisor(files):
 
 
 async def test_a_worker_that_cannot(files):
-    """The worker returns a request for another, with all its descriptors."""
+    """The worker returns a request for another, with all descriptors."""
     led, fd = Led(), files()
     led.server.takes = False
     await led.get_request(fd)
@@ -262,7 +262,7 @@ async def test_a_worker_that_cannot(files):
 
 
 async def test_one_that_was_taken_back(files):
-    """This worker did not answer for a while: the request is another's by now; nothing stays kept for this one."""
+    """This worker did not answer for a while: another has the request by now; nothing stays kept for this worker."""
     led, fd, file = Led(), files(), file_of(b"octets")
     assert take_request(file)
     await led.get({"giver": 2, "number": 7, "until": 0.0}, [fd, file])
@@ -273,7 +273,7 @@ async def test_one_that_was_taken_back(files):
 
 
 async def test_its_own_request_waits_here_again(files):
-    """A request that comes back waits here again, though this draining worker takes no others."""
+    """A returned request waits here again, though this draining worker takes no new requests."""
     led, fd = Led(), files()
     led.server.takes, led.server.takes_its_own = False, True
     await led.get_request(fd, giver=1)
@@ -282,7 +282,7 @@ async def test_its_own_request_waits_here_again(files):
 
 @pytest.mark.parametrize("is_home", [True, False])
 async def test_one_of_its_page(files, is_home):
-    """The page may have been an ended worker's: its request is another's here, goes on if there is no room, and lets this worker give its own."""
+    """The page may have been an ended worker's: the request counts here as foreign, goes on if there is no room, and lets this worker give."""
     led, fd = Led((1, 1)), files()
     led.server.takes, led.server.takes_its_own, led.server.waiting = False, True, [waiting()]
     await led.get(
@@ -297,7 +297,7 @@ async def test_one_of_its_page(files, is_home):
 
 @pytest.mark.parametrize("is_gone", [False, True])
 async def test_none_that_can(files, is_gone):
-    """After its time the request is refused; if its client has left, the connection is closed. It goes round no more."""
+    """After the time the request is refused; if the client has left, the connection is closed. The request goes round no more."""
     led, fd = Led(), files()
     led.server.takes, led.server.refuses = False, not is_gone
     await led.get_request(fd, seconds=0.0)
@@ -335,7 +335,7 @@ async def test_one_at_rest_that_the_supervisor_keeps(files):
 
 
 async def test_one_at_rest_that_is_given_again_at_once(files, monkeypatch):
-    """The supervisor hears of the receipt first: else it would keep two copies, for two workers."""
+    """The supervisor hears of the receipt first: else two copies would be kept, for two workers."""
     led = Led()
     adopt = led.server.adopt
 
@@ -351,7 +351,7 @@ async def test_one_at_rest_that_is_given_again_at_once(files, monkeypatch):
 
 
 async def test_one_that_could_not_be_received():
-    """The supervisor hears of a connection without room, as it still has it; of other messages it need not."""
+    """The supervisor hears of a connection without room, still kept there; of the remaining messages there is no need."""
     led = Led()
     led.passing.on_dropped({"do": "adopt", "number": 7})
     led.passing.on_dropped({"do": "adopt"})
@@ -359,7 +359,7 @@ async def test_one_that_could_not_be_received():
 
 
 async def test_what_comes_back(files):
-    """Workers that seemed free are not: for a second none is given."""
+    """Workers seeming free are not: for a second nothing is given."""
     led = Led((1, 1))
     led.server.waiting = [waiting()]
     await led.get_request(files(), giver=1)
@@ -370,7 +370,7 @@ async def test_what_comes_back(files):
 
 
 async def test_an_end_of_the_supervisor(files):
-    """A waiting request stays here, as no process would take it."""
+    """A waiting request stays here, as no process would take the request."""
     one = Led((1, 0))
     one.is_heard = False
     one.server.waiting = [Detached(files(), 0, {}, b"octets")]
@@ -378,7 +378,7 @@ async def test_an_end_of_the_supervisor(files):
 
 
 async def test_a_request_without_a_number(files):
-    """A request from a supervisor of another version is taken as any other."""
+    """A request from a supervisor of another version is taken as any request."""
     one = Led()
     await one.get({"giver": 2, "until": time.monotonic() + 10, "to": 1}, [files(), file_of(b"octets")])
     assert len(one.server.taken) == 1

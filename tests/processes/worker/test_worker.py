@@ -1,4 +1,4 @@
-"""The child's side: its words, and its acts at the supervisor's word."""
+"""The child's side: words, and acts at the supervisor's word."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LOOPS = ["asyncio", "uvloop"] if has_module("uvloop") else ["asyncio"]
 
 @pytest.fixture(autouse=True)
 def ended_in_time(monkeypatch):
-    """The seconds until a worker would end this process: it would be the tests'."""
+    """The seconds until a worker would end this process, the tests' own."""
     found = []
     monkeypatch.setattr(worker_module, "end_in_time", found.append)
     return found
@@ -49,7 +49,7 @@ def _as_before(monkeypatch):
 
 
 class Led(Leading):
-    """A worker's surroundings: the supervisor's end of its channel, its page, its listeners."""
+    """A worker's surroundings: the supervisor's end of the channel, the page, the listeners."""
 
     def __init__(self, **settings):
         super().__init__(**{"workers": 1, "threads": 1, **settings})
@@ -60,13 +60,13 @@ class Led(Leading):
         self.role = Role(2, 1, self.plan, self.theirs, self.listeners, self.page, pages, pages.new_board(number))
 
     def run(self, load, supervise=None):
-        """Be this worker, and its supervisor in another thread; return the exit status."""
+        """Be this worker, and the supervisor in another thread; return the exit status."""
         failures = []
 
         def lead():
             try:
                 supervise()
-            except BaseException as exc:  # the worker would wait for its word for ever
+            except BaseException as exc:  # the worker would wait for the word for ever
                 failures.append(exc)
                 self.channel.send(DRAIN)
 
@@ -82,7 +82,7 @@ class Led(Leading):
         return status
 
     def wait_now(self, said):
-        """Return the first message with this word, with its descriptors; it has been sent."""
+        """Return the first message with this word, with descriptors; the message is already sent."""
         while True:
             message, fds = self.channel.receive()
             if message["say"] == said:
@@ -117,7 +117,7 @@ def test_an_app_that_cannot_be_loaded(lead):
 
 
 def test_a_failed_warm_up_serves_no_code(lead, caplog):
-    """New code that answers --warm-up with 5xx is not served: the supervisor is told before anything is ready."""
+    """New code answering --warm-up with 5xx is not served: the supervisor is told before anything is ready."""
     led = lead(warm_up=["/"])
     led.role = led.role._replace(is_new=True)
 
@@ -150,7 +150,7 @@ def test_warm_up_before_it_is_ready(lead, wait_until):
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_serving_is_told_and_drained(lead, wait_until, loop, monkeypatch):
-    """A worker tells its readiness when it serves, writes its page, and drains at the order."""
+    """A worker tells of readiness when serving, writes a page, and drains at the order."""
     monkeypatch.setattr(worker_module, "is_short_of_descriptors", lambda: True)
     led = lead(loop=loop)
 
@@ -167,7 +167,7 @@ def test_serving_is_told_and_drained(lead, wait_until, loop, monkeypatch):
 
 
 def test_a_trial_serves_out_of_reach(lead, wait_until):
-    """A trial serves without a place among others, out of reach."""
+    """A trial serves without a place beside workers, out of reach."""
     led = lead()
     led.role = led.role._replace(pages=None, load_board=None)
     assert led.run(lambda: hello, lambda: (led.wait_for("ready", wait_until), led.channel.send(DRAIN))) == 0
@@ -231,7 +231,7 @@ def test_a_server_that_cannot_start(lead, tmp_path):
 
 
 def test_without_a_supervisor(lead, wait_until, caplog, ended_in_time):
-    """A worker with a dead supervisor drains, and ends; or it is ended, five seconds later than due."""
+    """A worker with a dead supervisor drains, and ends; or is ended, five seconds later than due."""
     led = lead(drain_seconds=3, drain_delay_seconds=1)
 
     def supervise():
@@ -256,7 +256,7 @@ def test_signals_of_the_supervisor_do_nothing(lead, wait_until, caplog):
     def supervise():
         led.wait_for("ready", wait_until)
         for number in (*LEFT_TO_SUPERVISOR, signal.SIGUSR1):
-            # In this thread, which returns before the next: the kernel stacks the frames of signals that come together, and faulthandler's stack in
+            # In this thread, for a return before the next signal: the kernel stacks the frames of simultaneous signals, and faulthandler's stack in
             # the main thread is small.
             signal.raise_signal(number)
         wait_until(lambda: sorted(calls) == sorted([signal.SIGUSR1, signal.SIGUSR2]))
@@ -270,7 +270,7 @@ def test_signals_of_the_supervisor_do_nothing(lead, wait_until, caplog):
 
 
 def test_stacks_are_told(lead, wait_until):
-    """Stacks are told at the supervisor's word, with its number."""
+    """Stacks are told at the supervisor's word, with the number."""
     led = lead()
 
     def supervise():
@@ -286,9 +286,7 @@ def test_stacks_are_told(lead, wait_until):
 def test_what_the_app_counts(lead, wait_until, monkeypatch):
     """The app's counts are read at the supervisor's word, and come in a file; nothing, if too large for memory or absent."""
     monkeypatch.setattr(app_metrics, "read_app_metrics", lambda: b"a 1\n")
-    monkeypatch.setitem(
-        sys.modules, "prometheus_client", types.ModuleType("prometheus_client")
-    )  # the app has imported it
+    monkeypatch.setitem(sys.modules, "prometheus_client", types.ModuleType("prometheus_client"))  # imported by the app
     led = lead(metrics="127.0.0.1:1")
 
     def supervise():
@@ -323,7 +321,7 @@ def test_logs_are_reopened(lead, wait_until, tmp_path, caplog):
     led = lead(access_log=str(tmp_path / "log"))
 
     def load():
-        os.kill(os.getpid(), signal.SIGUSR1)  # it waits until there is a log
+        os.kill(os.getpid(), signal.SIGUSR1)  # the worker waits for a log
         return hello
 
     def supervise():
@@ -370,7 +368,7 @@ async def test_a_supervisor_that_does_not_read(lead):
     while not led.role.channel.has_unsent:
         worker._say({"say": "x" * 10_000, "number": count})
         count += 1
-    for number in range(count, 3 * count):  # there is room for a part of it at a time
+    for number in range(count, 3 * count):  # there is room for a part at a time
         worker._say({"say": "x" * 10_000, "number": number})
     heard = []
     while len(heard) <= 3 * count:
@@ -397,7 +395,7 @@ async def test_last_words_wait_for_room(lead):
 
 
 async def test_connections_that_idle(lead):
-    """Idle connections are given to the supervisor at its word, as many as it says; and taken from it."""
+    """Idle connections are given to the supervisor at the word, as many as asked; and taken back."""
     led = lead()
     _, running = await run_until_ready(led)
     streams = [await get(led.address, keep_alive=True) for _ in range(3)]
@@ -436,11 +434,11 @@ async def test_one_that_drains_gives_all_of_them(lead):
 
 
 async def test_a_supervisor_that_dies_as_it_drains(lead):
-    """Nobody is there to take its connections: it keeps them, and serves their last requests."""
+    """Nobody is there to take the connections: the worker keeps all, and serves the last requests."""
     led = lead()
     _, running = await run_until_ready(led)
     _, reader, writer = await get(led.address, keep_alive=True)
-    led.heard()  # an end closed with unread words takes back its own
+    led.heard()  # an end closed with unread words takes back the rest
     led.channel.send({"do": "drain", "stopping": False})
     led.channel.close()
     while led.role.channel.is_heard and not running.done():
@@ -453,7 +451,7 @@ async def test_a_supervisor_that_dies_as_it_drains(lead):
 
 
 async def test_a_connection_that_cannot_be_taken(lead):
-    """A connection is closed when others could not take it either: nobody else would close it."""
+    """A connection is closed when nobody could take the descriptor: nobody else would close the connection."""
     led = lead()
     _, running = await run_until_ready(led)
     one, other = socket.socketpair()
