@@ -1,7 +1,6 @@
-"""The plan of the house: who may know whom, and each file beside its test.
+"""The plan of the house: who may know whom, and each file beside a test.
 
-The table of rooms is the plan itself.  When the code teaches better, change the
-table, with the reason in the commit.
+The table of rooms is the plan itself. When the code teaches better, change the table, with the reason in the commit.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ pytestmark = [pytest.mark.checkout, ONCE]
 
 TESTS = ROOT / "tests"
 
-# The rooms, from the ground up: folders of the package. A module belongs to the innermost folder that has a row, and imports from this row and
-# from those below. No import leads back to where it comes from.
+# The rooms, from the ground up: folders of the package. A module belongs to the innermost folder with a row, and imports from this row and the rows
+# below. No import leads back to the importing module.
 ROOMS = (
     "_cparsers _native core",  # shared by all
     "settings",
@@ -33,10 +32,10 @@ ROOMS = (
     "connections.accepting",
     "connections.lane",
     "connections.drain connections.monitoring",
-    "lifecycle",  # of one process, and how processes are
+    "lifecycle",  # one process, and the state of processes
     "extension",
     "features compat.moving compat.routes compat.uwsgi_api",
-    "server",  # one process serves
+    "server",  # serving by one process
     "processes.fleet",  # and several
     "processes.children",
     "processes.programs processes.transfers",
@@ -46,7 +45,7 @@ ROOMS = (
     "command compat contrib demo __main__ aserve",  # where a process begins: the command, a framework's, an ini file, an app's import
 )
 ROWS = {room: number for number, rooms in enumerate(ROOMS) for room in rooms.split()}
-# Modules that only some rooms may know: the lowest row, by one of its rooms, and modules of others with their reasons.
+# Modules known to only some rooms: the lowest row, by one of the rooms, and modules elsewhere with reasons.
 RESERVED = {
     "asyncio": (
         "connections",
@@ -115,12 +114,12 @@ RESERVED = {
         },
     ),
 }
-# Imports inside functions: optional dependencies, each at one door, and one that is slow.
+# Imports inside functions: optional dependencies, each at one door, and a slow module.
 DOORS = {
     ("server.running", "uvloop"),
     ("command.completion", "shtab"),
-    ("features.control", "features.control.top_screen"),  # which knows textual
-    ("features.http2", "features.http2.session"),  # which knows h2
+    ("features.control", "features.control.top_screen"),  # textual is known here
+    ("features.http2", "features.http2.session"),  # h2 is known here
     ("features.https", "features.https.hosts"),  # this and the next know redis
     ("features.https.order", "features.https.hosts"),
     ("features.https", "features.https.provide"),  # this and the next: processes, and dates, only with --https
@@ -139,11 +138,11 @@ DOORS = {
     ("compat.uwsgi_api.spooler.supervising", "compat.uwsgi_api.spooler.pages"),
     ("compat.uwsgi_api.memory", "compat.uwsgi_api.hosts"),  # this and the next know redis
     ("compat.uwsgi_api.module", "compat.uwsgi_api.spooler.queues"),
-    # This and the next three: 0.9 MB of each process, and some 13 ms of its start.
+    # This and the next three: 0.9 MB of each process, and some 13 ms of the start.
     ("compat.moving", "compat.moving.translate"),
     ("features.control", "features.control.ask"),
     ("features.control", "features.control.supervising"),
-    # These: 4 MB of each process, for what most have not asked for.
+    # These: 4 MB of each process, rarely asked for.
     ("command.start", "command.as_child"),
     ("command.start", "command.with_workers"),
     ("command.serving", "command.with_workers"),
@@ -198,7 +197,7 @@ DOORS = {
     ("workers.interrupt", "ctypes"),
     ("workers.interrupt", "__pypy__.thread"),
 }
-# What these bring with them that is not ours, and that nobody else may bring.
+# Foreign modules brought by these, and by nobody else.
 HEAVY = {
     "anyio", "configparser", "dataclasses", "datetime", "difflib", "email.utils", "hashlib", "hmac", "html", "httptools", "importlib.metadata", "logging.config",
     "mimetypes", "platform", "tomli", "tomllib", "typing_extensions",
@@ -211,7 +210,7 @@ TESTS_OF_NO_ONE_FILE = {
 
 
 def row_of(name: str) -> int:
-    """Return the number of the row that a module's innermost room stands in."""
+    """Return the number of the row of a module's innermost room."""
     room = name or "aserve"
     while room not in ROWS:
         room, dot, _ = room.rpartition(".")
@@ -220,7 +219,9 @@ def row_of(name: str) -> int:
 
 
 def test_imports_point_down():
-    """A module imports from rooms of its own row and of those below it; wire protocols do not import one another, nor do features, but what hosts share."""
+    """A module imports from rooms of the same row and of the rows below; wire protocols do not import each other, nor do features, but for the part
+    shared by hosts.
+    """
     up = {
         (name, found.name): found.line
         for name, found in all_imports()
@@ -235,12 +236,12 @@ def test_imports_point_down():
 
 
 def feature_of(name: str) -> str:
-    """Return the feature that a module belongs to; "": none, or the list of all."""
+    """Return the feature of a module; "": none, or the list of all."""
     return name.split(".")[1] if "." in name and row_of(name) == ROWS["features"] else ""
 
 
 def test_no_import_leads_back():
-    """What a module needs does not need that module; types apart."""
+    """A needed module does not need the importing module; types apart."""
     graph: dict[str, set[str]] = {name: set() for name in MODULES}
     for name, found in all_imports():
         if found.is_ours and not found.is_typing and found.name in MODULES and found.name not in name_and_above(name):
@@ -262,7 +263,7 @@ def test_no_import_leads_back():
 
 
 def name_and_above(name: str) -> set[str]:
-    """Return the names of the packages that a module is in: each has been begun when the module is read."""
+    """Return the names of the packages around a module: each is begun when the module is read."""
     parts = name.split(".")
     return {".".join(parts[:end]) for end in range(len(parts))}
 
@@ -286,7 +287,7 @@ def test_reserved_modules_stay_where_planned():
 
 
 def test_the_supervisor_may_fork():
-    """Only a worker has an event loop: a fork keeps neither that nor threads whole; a mold asks whether the app has threads."""
+    """Only a worker has an event loop: a fork keeps neither loops nor threads whole; a mold asks whether the app has threads."""
     for name, found in all_imports():
         if name.startswith("processes.") and name not in (
             "processes.worker.worker",
@@ -299,14 +300,14 @@ def test_the_supervisor_may_fork():
 
 
 def test_imports_are_at_the_top():
-    """What a module needs is seen at its top."""
+    """The needs of a module are seen at the top."""
     for name, found in all_imports():
         if found.is_inside:
             assert (name, found.name) in DOORS, f"{MODULES[name]}:{found.line}: {found.name}"
 
 
 def test_what_is_behind_a_door_waits_there():
-    """The command imports none of it before somebody asks for it."""
+    """The command imports nothing behind a door before somebody asks."""
     ours = {f"aserve.{name}" for _, name in DOORS if name in MODULES}
     # From Python 3.14 on, asyncio imports dataclasses by itself.
     code = (
@@ -322,7 +323,7 @@ EDGE = {"command.cli", "command.plans", "command.apps", "compat.gunicorn.serving
 
 
 def test_the_process_is_read_at_the_edge():
-    """os.environ and sys.argv are read by the command, not by a server in someone's program; what systemd says, by both."""
+    """os.environ and sys.argv are read by the command, not by a server in a foreign program; systemd's words, by both."""
     edges = {("os", "environ"), ("os", "getenv"), ("sys", "argv")}
     for name in MODULES.keys() - {*EDGE, "core.systemd"}:
         for node in ast.walk(tree_of(name)):
@@ -333,13 +334,13 @@ def test_the_process_is_read_at_the_edge():
 
 
 def test_octets_go_to_c_by_offset():
-    """PyPy copies what from_buffer() is asked for and keeps the copy until its collector comes by, which does not count it."""
+    """PyPy's from_buffer() copies, and keeps the copy until a run of the collector, without a count of the size."""
     for name, path in MODULES.items():
         assert not name.startswith("protocols.") or "from_buffer" not in re.sub(r"#.*", "", path.read_text()), path
 
 
 def mirrored(source_folder: pathlib.Path, test_folder: pathlib.Path) -> tuple[set[str], set[str]]:
-    """Return the names of a folder's sources, and of its tests."""
+    """Return the names of the sources in a folder, and of the tests."""
     sources = {path.stem for path in source_folder.glob("*.py") if path.stem[:2] != "__"}
     return sources, {path.stem.removeprefix("test_") for path in test_folder.glob("test_*.py")}
 
@@ -361,18 +362,18 @@ def test_every_source_has_its_tests(folder):
     sources, tests = mirrored(PACKAGE / folder, TESTS / folder)
     assert sources - tests == set(), "sources without a test file"
     further = {test for test in tests for source in sources if test.startswith(f"{source}_")}
-    folders = {path.name for path in (PACKAGE / folder).iterdir() if path.is_dir()}  # of whose __init__ it is
+    folders = {path.name for path in (PACKAGE / folder).iterdir() if path.is_dir()}  # folders with an __init__
     assert tests - sources - further - folders - TESTS_OF_NO_ONE_FILE == set(), "test files without a source"
 
 
 def test_files_of_tests_are_short():
-    """Who looks for a behaviour finds it by the name of a file, so none has all the tests of a large module."""
+    """A behaviour is found by the name of a file, so no file has all the tests of a large module."""
     long = {path for path in TESTS.rglob("*.py") if len(path.read_text().splitlines()) > 600}
     assert long == set()
 
 
 def test_every_exception_is_needed():
-    """An exception that nothing needs any more is taken back."""
+    """An exception without need is taken back."""
     needed = {(name, found.name.split(".")[0]) for name, found in all_imports() if not found.is_ours}
     for module, (_, exceptions) in RESERVED.items():
         for name in exceptions:

@@ -1,4 +1,4 @@
-"""What is built for which interpreter, and which interpreters are named."""
+"""The builds for each interpreter, and the interpreters named."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROJECT = (ROOT / "pyproject.toml").read_text()
 
 @pytest.fixture
 def setup(monkeypatch):
-    """Return a function that runs setup.py; it returns its names, and what it asks of setuptools."""
+    """Return a function to run setup.py, returning the names, and the wishes to setuptools."""
     asked = {}
     setuptools = types.ModuleType("setuptools")
     setuptools.setup = lambda **keywords: asked.update(keywords)
@@ -34,7 +34,7 @@ def setup(monkeypatch):
     command.build_py = object
     for name, module in (("", setuptools), (".command", types.ModuleType("command")), (".command.build_py", command)):
         monkeypatch.setitem(sys.modules, f"setuptools{name}", module)
-    monkeypatch.setenv("LDFLAGS", "")  # setup.py adds to it
+    monkeypatch.setenv("LDFLAGS", "")  # setup.py adds flags
     return lambda: (runpy.run_path(str(ROOT / "setup.py")), asked)
 
 
@@ -48,7 +48,7 @@ def setup(monkeypatch):
     ],
 )
 def test_limited_api_serves_every_cpython_with_a_gil(monkeypatch, setup, implementation, is_free_threaded, options):
-    """Without the extension of CPython's own API one wheel serves every CPython with a GIL; the others have one each."""
+    """Without the extension of CPython's own API one wheel serves every CPython with a GIL; the rest have one each."""
     monkeypatch.setattr(sys.implementation, "name", implementation)
     monkeypatch.setattr(sysconfig, "get_config_var", {"Py_GIL_DISABLED": is_free_threaded}.get)
     monkeypatch.setenv("ASERVE_BUILD_NATIVE", "off")
@@ -83,7 +83,7 @@ def test_the_readme_on_the_index(setup):
 
 
 def test_what_a_version_is_called():
-    """A release has its dated section in CHANGELOG.md, and says how finished it is in the same way everywhere."""
+    """A release has a section in CHANGELOG.md, and says the state of development in the same way everywhere."""
     is_finished = int(VERSION.partition(".")[0]) >= 1
     status = "5 - Production/Stable" if is_finished else "4 - Beta"
     assert f'"Development Status :: {status}"' in PROJECT
@@ -116,7 +116,7 @@ def copy_to(folder: pathlib.Path) -> set[str]:
 
 @NEEDS_GIT
 def test_what_goes_into_an_sdist(tmp_path):
-    """All that git has, and nothing that was built, is on setuptools' list, by which an sdist is made."""
+    """All files in git, and nothing built, are on setuptools' list, the list for an sdist."""
     files = copy_to(tmp_path)
     run_python(tmp_path, "setup.py", "--quiet", "egg_info")
     names = set((tmp_path / "aserve_wsgi.egg-info" / "SOURCES.txt").read_text().splitlines())
@@ -127,7 +127,7 @@ def test_what_goes_into_an_sdist(tmp_path):
 @pytest.mark.slow
 @NEEDS_GIT
 def test_what_an_sdist_has(tmp_path):
-    """All that git has, and nothing that was built. Of that the package goes into a wheel, with every file beside the code."""
+    """All files in git, and nothing built. The package among these goes into a wheel, with every file beside the code."""
     copy, unpacked, lib = tmp_path / "copy", tmp_path / "unpacked", tmp_path / "lib"
     files = copy_to(copy)
     run_python(copy, "-c", "import setuptools.build_meta as backend; backend.build_sdist('dist')")
@@ -143,7 +143,7 @@ def test_what_an_sdist_has(tmp_path):
 
 
 def test_what_must_not_be_released():
-    """What is missing and what is too much is named."""
+    """Missing files and surplus files are named."""
     files = {"aserve/a.py", "cparsers/a.c", ".gitignore", "docs/a.md"}
     made = {"PKG-INFO", "aserve_wsgi.egg-info/SOURCES.txt"}
     assert dists.faults_of_sdist(files | made, files) == []
@@ -169,7 +169,7 @@ def test_what_must_not_be_released():
 
 
 def test_every_version_is_tested():
-    """Each version that the classifiers name is one for which wheels are tested, and the other way round."""
+    """Each version named by the classifiers is one with tested wheels, and the other way round."""
     named = re.findall(r'"Programming Language :: Python :: 3\.(\d+)"', PROJECT)
     built = re.search(r"^build = \[([^]]*)\]", PROJECT, re.MULTILINE)[1]
     assert named == re.findall(r"cp3(\d+)-", built)
@@ -178,7 +178,7 @@ def test_every_version_is_tested():
 
 # .ci/need
 
-# Debian's programs, below a folder that stands for /: installing enables what it brings, as packages do.
+# Debian's programs, below a folder in the place of /: installing enables the services, as packages do.
 PROGRAMS = {
     "id": "echo 0",
     "apt-get": """
@@ -203,7 +203,7 @@ LEFT = {"rc2.d/K01new", "rc3.d/K02new", "rc6.d/K01new", "systemd/system/masked.s
 
 
 def run_need(root: pathlib.Path, number: int = 0, status: int = 0) -> subprocess.CompletedProcess[str]:
-    """Have `.ci/need` install a package into a folder that stands for /; a signal or a status ends that."""
+    """Have `.ci/need` install a package into a folder in the place of /; a signal or a status ends the run."""
     for folder in ("bin", "usr/sbin", "etc/rc3.d", "etc/rc6.d", "etc/systemd/user/sockets.wants"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     for link in ENABLED:
@@ -218,13 +218,13 @@ def run_need(root: pathlib.Path, number: int = 0, status: int = 0) -> subprocess
     return subprocess.run(
         ["sh", str(root / "need"), "packages", "new"], env={**environ, "SIGNAL": str(int(number) or "")},
         capture_output=True, text=True, timeout=30, check=False,
-        # A shell cannot trap what it was begun without, as under nohup, or in the background of a script.
+        # A shell cannot trap signals ignored from the beginning, as under nohup, or in the background of a script.
         preexec_fn=lambda: number and signal.signal(number, signal.SIG_DFL),
     )  # fmt: skip
 
 
 def links_below(folder: pathlib.Path) -> set[str]:
-    """Return the names of all links in a folder and its folders."""
+    """Return the names of all links in a folder, at any depth."""
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_symlink()}
 
 
@@ -233,7 +233,7 @@ def links_below(folder: pathlib.Path) -> set[str]:
     "end", [{"number": signal.SIGINT}, {"number": signal.SIGTERM}, {"number": signal.SIGHUP}, {"status": 100}, {}]
 )
 def test_an_installation_enables_nothing(tmp_path, end):
-    """However it ends, only what was enabled before begins at boot, and Debian's services may start again."""
+    """However the installation ends, only services enabled before begin at boot, and Debian's services may start again."""
     done = run_need(tmp_path, **end)
     assert done.returncode > 128 if "number" in end else done.returncode == end.get("status", 0)
     assert done.stderr == "aserve: installing new\n"
@@ -244,7 +244,7 @@ def test_an_installation_enables_nothing(tmp_path, end):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Debian is a Linux")
 def test_what_the_owner_lets_start_is_stopped(tmp_path):
-    """A policy of the machine's owner stays; it may let the new servers start."""
+    """A policy of the machine's owner stays, and may let the new servers start."""
     policy = tmp_path / "usr/sbin/policy-rc.d"
     policy.parent.mkdir(parents=True)
     policy.write_text("the owner's")
@@ -284,7 +284,7 @@ def run_next(folder: pathlib.Path, *arguments: str, user: int = 0) -> subprocess
     ("user", "text"), [(1000, "be root: sudo make test-next"), (0, "no mmdebstrap here: it needs Debian")]
 )
 def test_what_the_next_interpreters_take(tmp_path, user, text):
-    """Where they cannot be had, one line says what is missing and what to do; status 2."""
+    """Where nothing can be had, one line says the missing part and the remedy; status 2."""
     done = run_next(tmp_path, user=user)
     assert (done.returncode, done.stdout) == (2, "")
     assert text in done.stderr and done.stderr.count("\n") == 1
@@ -292,7 +292,7 @@ def test_what_the_next_interpreters_take(tmp_path, user, text):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Debian is a Linux")
 def test_the_root_is_removed(tmp_path):
-    """`--clean` leaves nothing of it."""
+    """`--clean` leaves nothing behind."""
     (tmp_path / "cache" / "aserve-next" / "root").mkdir(parents=True)
     done = run_next(tmp_path, "--clean")
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,7 +1,6 @@
-"""The request body: whole, in memory or spooled; or live, read while it comes.
+"""The request body: whole, in memory or spooled; or live, read while coming in.
 
-Threads here are driven by events: a feeder waits until the reader asks (`on_wanted`,
-`on_low`), never for a time.
+Threads here are driven by events: a feeder waits until the reader asks (`on_wanted`, `on_low`), never for a time.
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ def test_all_of_it_beside_a_reader():
 
 
 def test_an_app_may_close_its_input():
-    """A framework that closes wsgi.input does not disturb us."""
+    """A framework closing wsgi.input does not disturb us."""
     for memory_bytes in (1, 100):
         body = BufferedBody(memory_bytes, False)
         body.feed(b"xy")
@@ -150,7 +149,7 @@ def test_the_budget_of_all_bodies(octets, files, length, status):
 
 
 def test_what_others_have_is_missing():
-    """A body that would fit but for others may come again later, and then finds room."""
+    """A body without room only because of more bodies may come again later, and then finds room."""
     space = BodySpace(Budget(20), Budget(2), "aserve-test-")
     first, second = BufferedBody(5, False, space), BufferedBody(5, False, space)
     first.feed(b"x" * 15)
@@ -193,7 +192,7 @@ def test_open_file_descriptors_do_not_grow():
             body.close()
 
 
-# LiveBody, fed before it is read
+# LiveBody, fed before the read
 
 
 def live(*pieces, is_complete=True, high_bytes=1 << 16):
@@ -206,7 +205,7 @@ def live(*pieces, is_complete=True, high_bytes=1 << 16):
 
 
 def test_a_live_body_is_its_own_file_object():
-    """The app gets the body itself, which counts its received octets."""
+    """The app gets the body itself, with a count of received octets."""
     body = LiveBody(10, True)
     assert body.open() is body and body.is_live and body.is_chunked
     body.feed(b"abc")
@@ -274,7 +273,7 @@ def test_iteration_gives_the_lines():
 
 
 def test_what_has_come_can_be_read_before_an_error():
-    """Octets from before the fault are the app's; beyond them it meets ClientDisconnected."""
+    """Octets from before the fault are the app's; beyond, the app meets ClientDisconnected."""
     body = live(b"a\nbc", is_complete=False)
     body.feed_error("gone")
     assert body.readline() == b"a\n" and body.read(1) == b"b"
@@ -298,7 +297,7 @@ def test_a_refused_body():
 
 
 def test_an_error_after_the_end_is_none():
-    """A client may leave once its body is complete."""
+    """A client may leave once the body is complete."""
     body = live(b"abc")
     body.feed_error("gone")
     assert body.read() == b"abc" and body.read() == b""
@@ -320,7 +319,7 @@ def test_on_wanted_of_two_readers():
     calls = []
 
     class Shared(LiveBody):
-        """A question of `on_wanted` is asked by the other thread as soon as this one has looked."""
+        """A question of `on_wanted` is asked by the second thread as soon as this thread has looked."""
 
         looks = [lambda: calls.append(1)]
         on_wanted = property(lambda self: self.looks.pop() if self.looks else None, lambda self, value: None)
@@ -332,7 +331,7 @@ def test_on_wanted_of_two_readers():
 
 
 def test_on_low_tells_when_there_is_room_again():
-    """A full body is full until a read takes it below the mark; `on_low` tells once."""
+    """A full body is full until a read below the mark; `on_low` tells once."""
     body = live(b"x" * 9, is_complete=False, high_bytes=10)
     calls = []
     body.on_low = lambda: calls.append(body.is_full)
@@ -374,7 +373,7 @@ def test_close_drops_all_octets():
 
 
 class Feeder(threading.Thread):
-    """Feeds one piece each time when asked; then tells the end, or the fault."""
+    """Feed one piece each time when asked; then tell the end, or the fault."""
 
     def __init__(self, body, pieces, error=None):
         super().__init__(daemon=True)
@@ -407,7 +406,7 @@ class Feeder(threading.Thread):
     ],
 )
 def test_a_reader_waits(read, expected):
-    """A reader waits until its answer is full, whatever the call."""
+    """A reader waits until the answer is full, whatever the call."""
     body = LiveBody(1 << 16, False)
     feeder = Feeder(body, [TEXT[at : at + 1] for at in range(len(TEXT))])
     assert read(body) == expected
@@ -415,7 +414,7 @@ def test_a_reader_waits(read, expected):
 
 
 def test_a_reader_that_must_not_wait():
-    """Such a reader gets the present octets, and is asked before it waits."""
+    """Such a reader gets the present octets, and is asked before a wait."""
     body = live(b"abc", is_complete=False)
     body.before_wait = lambda called: 1 / 0
     assert body.read(2) == b"ab"
@@ -424,7 +423,7 @@ def test_a_reader_that_must_not_wait():
 
 
 def test_a_reader_in_a_child(monkeypatch):
-    """A forked process gets the present octets; it would wait for later ones in vain."""
+    """A forked process gets the present octets, and would wait for later octets in vain."""
     body = LiveBody(1 << 16, False)
     body.feed(b"abc")
     monkeypatch.setattr(body_module, "forked", [None])
@@ -458,7 +457,7 @@ def _end(body):
     ],
 )
 def test_two_readers_wait(wait_until, end, found):
-    """An app may read in two threads: each meets the end, with the other's rest."""
+    """An app may read in two threads: each meets the end, with the rest of the second."""
     body, read = LiveBody(1 << 16, False), []
 
     def reader():
@@ -480,7 +479,7 @@ def test_two_readers_wait(wait_until, end, found):
 @pytest.mark.parametrize("high_bytes", [0, 1, 10])
 @pytest.mark.parametrize("size", [25, -1])
 def test_a_read_larger_than_the_mark_does_not_deadlock(high_bytes, size):
-    """A read beyond the mark raises it: the client is read until the read is answered."""
+    """A read beyond the mark raises the mark: the client is read until the read is answered."""
     body = LiveBody(high_bytes, False)
     asked = threading.Semaphore(0)
     body.on_wanted = body.on_low = asked.release
@@ -512,7 +511,7 @@ class Searched(bytearray):
 
 
 class FedByWaiting:
-    """In place of the condition: a wait for more feeds it."""
+    """In place of the condition: a wait for more feeds the body."""
 
     def __init__(self, feed):
         self.wait = feed

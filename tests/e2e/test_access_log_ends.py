@@ -19,13 +19,13 @@ FORMAT = "%(end) %(status) %(request)"
 
 
 class Logged:
-    """A server with its lines; its app waits at /waits for the test."""
+    """A server and the lines; the app waits at /waits for the test."""
 
     def __init__(self, path, start_server, **settings):
         self.path, self.entered, self.go_on = path, threading.Event(), threading.Event()
         self.server = start_server(self.app, access_log=str(path), access_log_format=FORMAT, **settings)
         if "request_seconds" in settings:
-            self.server.hold_clock()  # on a busy machine they would run out too early
+            self.server.hold_clock()  # on a busy machine time would run out too early
 
     def app(self, environ, start_response):
         path = environ["PATH_INFO"]
@@ -70,7 +70,7 @@ class Logged:
 
 @pytest.fixture
 def logged(tmp_path, start_server):
-    """logged(**settings) -> a server that writes an access log."""
+    """logged(**settings) -> a server with an access log."""
     started = []
 
     def start(**settings):
@@ -84,7 +84,7 @@ def logged(tmp_path, start_server):
 
 @pytest.mark.also_inline
 def test_an_answer_of_the_app_is_logged_as_answered(logged, raw_client, wait_until):
-    """A request that the app answered is `answered`, be it with a failure."""
+    """A request answered by the app is `answered`, be the answer a failure."""
     log = logged()
     client = raw_client(log.server)
     client.fetch("/")
@@ -95,7 +95,7 @@ def test_an_answer_of_the_app_is_logged_as_answered(logged, raw_client, wait_unt
 
 @pytest.mark.also_inline
 def test_a_refusal_is_logged_as_refused(logged, raw_client, wait_until):
-    """A request that aserve answered in the app's place is `refused`."""
+    """A request answered by aserve in the app's place is `refused`."""
     log = logged(max_body_bytes=10)
     client = raw_client(log.server)
     client.request("/large", "Content-Length: 11", method="POST")
@@ -104,7 +104,7 @@ def test_a_refusal_is_logged_as_refused(logged, raw_client, wait_until):
 
 
 def test_a_body_that_does_not_come(logged, raw_client, wait_until):
-    """The log tells the request of a client that is too slow."""
+    """The log tells the request of too slow a client."""
     log = logged(body_seconds=0.1)
     client = raw_client(log.server)
     client.send(b"POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345")
@@ -116,7 +116,7 @@ def test_a_body_that_does_not_come(logged, raw_client, wait_until):
 @pytest.mark.parametrize("is_chunked", [False, True])
 @pytest.mark.also_inline
 def test_a_client_that_leaves_within_its_body(logged, raw_client, wait_until, is_chunked):
-    """A request is logged even if the app has not seen any of it."""
+    """A request is logged even if the app has not seen any part."""
     log = logged()
     client = raw_client(log.server)
     if is_chunked:
@@ -135,17 +135,17 @@ def test_a_client_that_leaves_before_its_response(logged, raw_client, wait_until
     client.request("/waits")
     assert log.entered.wait(30)
     client.reset()
-    if log.server.server.config.lane == "off":  # a worker of the lane sees the end at its reply
+    if log.server.server.config.lane == "off":  # a worker of the lane sees the end at the reply
         log.server.wait_until_idle()
     log.go_on.set()
     log.wait_for(wait_until, "client_gone 200 GET /waits HTTP/1.1")
 
 
 def end_sending(client, server, wait_until, is_whole):
-    """Let a client end its sending, or close, some seconds behind its request; return once the server could know."""
+    """Let a client end sending, or close, some seconds behind the request; return once the server could know."""
     server.pass_seconds(3)
     client.close() if is_whole else client.end_sending()
-    if server.server._listening.lane is None:  # a worker of the lane looks before its reply
+    if server.server._listening.lane is None:  # a worker of the lane looks before the reply
         wait_until(
             lambda: server.call(lambda: all(wire._inbox.is_at_eof for wire in server.server._listening.connections))
         )
@@ -153,7 +153,7 @@ def end_sending(client, server, wait_until, is_whole):
 
 @pytest.mark.parametrize(("path", "fields"), [("/waits", ()), ("/waits", ("Connection: close",)), ("/waits/large", ())])
 def test_a_client_that_gives_up_before_its_response(logged, raw_client, wait_until, monkeypatch, path, fields):
-    """The client closed some seconds after its request: nobody reads the app's answer, though the kernel takes every octet."""
+    """The client closed some seconds after the request: nobody reads the app's answer, though the kernel takes every octet."""
     monkeypatch.setattr(sending, "LEAVING_SECONDS", 0.0)
     log = logged()
     client = raw_client(log.server)
@@ -171,7 +171,7 @@ def test_a_client_that_gives_up_before_its_response(logged, raw_client, wait_unt
 @pytest.mark.parametrize("bind", ["127.0.0.1:0", "unix"])
 @pytest.mark.parametrize("keeps", [False, True])
 def test_a_client_that_still_reads(logged, raw_client, wait_until, monkeypatch, tmp_path, keeps, bind):
-    """A client that only ended its sending is answered. By --keep-half-closed the log says so; without, over TCP, such a client looks gone."""
+    """A client with only the sending ended is answered. By --keep-half-closed the log says so; without, over TCP, such a client looks gone."""
     monkeypatch.setattr(sending, "LEAVING_SECONDS", 0.0)
     log = logged(keep_half_closed=keeps, bind=f"unix:{tmp_path}/s" if bind == "unix" else bind)
     client = raw_client(log.server)
@@ -185,7 +185,7 @@ def test_a_client_that_still_reads(logged, raw_client, wait_until, monkeypatch, 
 
 
 def test_a_client_that_leaves_before_its_pipelined_requests(logged, raw_client, wait_until):
-    """Requests that no worker has begun are logged, too."""
+    """Requests begun by no worker are logged, too."""
     log = logged(lane="off")
     client = raw_client(log.server)
     client.request("/waits")
@@ -201,7 +201,7 @@ def test_a_client_that_leaves_before_its_pipelined_requests(logged, raw_client, 
 
 
 def test_a_client_that_leaves_within_its_response(logged, raw_client, wait_until):
-    """A client that left after a part of its response is logged as gone."""
+    """A client gone after a part of the response is logged as gone."""
     log = logged()
     client = raw_client(log.server)
     client.request("/streams")
@@ -251,7 +251,7 @@ def test_cut_on_the_fast_path(logged, raw_client, wait_until):
 
 @pytest.mark.parametrize("path", ["/computes", "/waits"])
 def test_an_app_out_of_time_is_logged_as_timed_out(logged, raw_client, wait_until, path):
-    """An app that takes too long gets an exception, or its hanging worker is written off; the log says `timed_out`."""
+    """A slow app gets an exception, or the hanging worker is written off; the log says `timed_out`."""
     log = logged(request_seconds=0.1)
     client = raw_client(log.server)
     client.request(path)
@@ -281,7 +281,7 @@ def test_a_connection_that_is_lost_on_its_way_to_a_timeout(logged, raw_client, w
 
 @pytest.mark.one_way
 def test_a_connection_that_was_lost_before_the_end_of_the_server(logged, raw_client, wait_until):
-    """A lost connection is logged at the server's end, with its app still inside."""
+    """A lost connection is logged at the server's end, with the app still inside."""
     log = logged(drain_seconds=0.0, lane="auto")
     log.server.lose_handovers(1)
     raw_client(log.server).request("/writes")
@@ -326,7 +326,7 @@ def test_timed_out_behind_its_head(logged, raw_client, wait_until):
 
 
 def test_a_client_that_does_not_read(logged, raw_client, wait_until):
-    """A client that does not read is not waited for without end."""
+    """A client without reads is not waited for without end."""
     log = logged(write_seconds=1.0, response_spool_bytes=0, write_buffer_bytes=1024)
     client = raw_client(log.server, receive_buffer_bytes=4096)
     client.request("/streams")
@@ -355,7 +355,7 @@ def app(environ, start_response):
 @pytest.mark.parametrize("path", ["/small", "/large", "/pieces"])
 @pytest.mark.parametrize("lane", ["auto", "off"])
 def test_a_client_that_gives_up_while_the_app_holds_up_the_loop(start_process, tmp_path, wait_until, lane, path):
-    """With --threads 0 the server looks at the socket after the app's return: a client that left is told from a waiting one."""
+    """With --threads 0 the server looks at the socket after the app's return: a client gone is told from a waiting one."""
     (tmp_path / "holds.py").write_text(HOLDS)
     flags = "--threads", "0", "--lane", lane, "--access-log", "log", "--access-log-format", FORMAT
     process = start_process("holds:app", *flags)

@@ -47,7 +47,7 @@ def shown(environ):
 @pytest.mark.also_inline
 @pytest.mark.parametrize("settings", [{}, {"trusted_proxies": "10.0.0.0/8, ::1, unix", "forwarded_fields": ALL}])
 def test_nothing_of_a_client_is_believed(start_server, raw_client, caplog, settings):
-    """Neither a proxy's field about its client nor its twin with underscores reaches the app."""
+    """Neither a proxy's field about the client nor the twin with underscores reaches the app."""
     server = start_server(apps.environ_json, **settings)
     client = raw_client(server)
     plain = client.fetch().json()
@@ -101,7 +101,7 @@ def test_fields_with_underscores(start_server, raw_client, lane, proxies, sent, 
 @pytest.mark.plain
 @pytest.mark.parametrize("proxies", [None, "127.0.0.1"])
 def test_ipv4_on_a_socket_of_both_families(start_server, raw_client, proxies):
-    """A client of IPv4 has its IPv4 address on [::] as well: for the app, and among proxies."""
+    """A client of IPv4 has an IPv4 address on [::] as well: for the app, and among proxies."""
     try:
         server = start_server(apps.environ_json, bind="[::]:0", trusted_proxies=proxies or (), forwarded_fields=ALL)
     except BindError:
@@ -117,7 +117,7 @@ def test_ipv4_on_a_socket_of_both_families(start_server, raw_client, proxies):
 @pytest.mark.plain
 @pytest.mark.also_inline
 def test_a_proxy_is_believed(start_server, raw_client):
-    """Each request on a proxy's connection is its own client's; a request without fields is the proxy's."""
+    """Each request on a proxy's connection has one client; a request without fields is the proxy's."""
     server = start_server(apps.environ_json, trusted_proxies="127.0.0.0/8", forwarded_fields=ALL)
     client = raw_client(server)
     port = server.address[1]
@@ -170,7 +170,7 @@ def test_with_a_body(start_server, raw_client, body):
 
 @pytest.mark.also_inline
 def test_a_proxy_s_fault(start_server, raw_client):
-    """A proxy's unreadable field is a 400 with its reason, and the connection goes on."""
+    """A proxy's unreadable field is a 400 with the reason, and the connection goes on."""
     server = start_server(apps.environ_json, trusted_proxies="127.0.0.1")
     client = raw_client(server)
     reply = client.fetch("/", "X-Forwarded-For: 203.0.113.7, nonsense")
@@ -179,7 +179,7 @@ def test_a_proxy_s_fault(start_server, raw_client):
 
 
 def test_the_access_log(start_server, raw_client, tmp_path):
-    """The log shows the believed client, also of a request that the app has not seen."""
+    """The log shows the believed client, also of a request unseen by the app."""
     path = tmp_path / "access.log"
     server = start_server(apps.hello, trusted_proxies="127.0.0.1", access_log=str(path), max_body_bytes=10)
     client = raw_client(server)
@@ -189,7 +189,7 @@ def test_the_access_log(start_server, raw_client, tmp_path):
     assert client.fetch("/", "X-Forwarded-For: nonsense").status == 400
     assert client.fetch("/", "X-Forwarded-For: 203.0.113.9", method="POST", body=b"x" * 11).status == 413
     server.stop()
-    # A worker notes its exchange when the response is out: the line of the next one may be earlier.
+    # A worker notes the exchange when the response is out: the line of the next may be earlier.
     lines = sorted((line.split()[0], line.split('"')[2].split()[0]) for line in path.read_text().splitlines())
     assert lines == [
         ("127.0.0.1", "200"),
@@ -214,7 +214,7 @@ def test_the_access_log(start_server, raw_client, tmp_path):
     ],
 )
 def test_a_unix_socket(start_server, raw_client, tmp_path, proxies, is_believed):
-    """A peer on a unix socket is believed if all are, or by its user or group."""
+    """A peer on a unix socket is believed if all are, or by user or group."""
     server = start_server(apps.environ_json, bind=f"unix:{tmp_path}/a.sock", trusted_proxies=proxies)
     client = raw_client(server)
     for _ in range(2):
@@ -250,7 +250,7 @@ def test_routes_see_the_announced_client(start_server, raw_client, monkeypatch):
 
 @pytest.fixture
 def proxied(start_server):
-    """Start a server that listens for balancers: proxied(app=environ_json, proxies="127.0.0.1", **settings)."""
+    """Start a server listening for balancers: proxied(app=environ_json, proxies="127.0.0.1", **settings)."""
 
     def start(app=apps.environ_json, proxies="127.0.0.1", **settings):
         return start_server(app, bind="proxy+http://127.0.0.1:0", trusted_proxies=proxies, **settings)
@@ -275,7 +275,7 @@ def test_a_balancer_announces_the_client(proxied, raw_client, header, says):
 
 @pytest.mark.parametrize("header", [V1, V2])
 def test_a_header_in_any_pieces(proxied, raw_client, header):
-    """The header may come octet by octet, or together with the requests behind it."""
+    """The header may come octet by octet, or together with the requests behind."""
     server = proxied()
     client = raw_client(server)
     for position in range(len(header)):
@@ -288,7 +288,7 @@ def test_a_header_in_any_pieces(proxied, raw_client, header):
 
 
 def test_a_proxy_behind_a_balancer(proxied, raw_client):
-    """An announced client that is a proxy is believed in its fields."""
+    """An announced client known as a proxy is believed by the fields."""
     client = raw_client(proxied(proxies="127.0.0.1, 203.0.113.7"))
     client.send(V1)
     environ = client.fetch("/", "X-Forwarded-For: 1.2.3.4, 198.51.100.1", "X-Forwarded-Proto: https").json()
@@ -310,7 +310,7 @@ def test_what_is_no_header(proxied, raw_client, caplog, octets):
 
 
 def test_others_are_refused(proxied, raw_client, caplog):
-    """A peer that is no proxy is not heard at all."""
+    """A peer unknown as proxy is not heard at all."""
     server = proxied(apps.raises, proxies="10.0.0.1")
     for _ in range(5):
         assert raw_client(server).is_closed()
@@ -319,7 +319,7 @@ def test_others_are_refused(proxied, raw_client, caplog):
 
 @pytest.mark.one_way
 def test_a_header_that_does_not_come(proxied, raw_client, caplog):
-    """A header has the time of a request's head; a listener without one works as ever."""
+    """A header has the time of a request's head; a listener without headers works as ever."""
     server = proxied(head_seconds=5)
     server.hold_clock()
     silent, half = raw_client(server), raw_client(server)
@@ -334,7 +334,7 @@ def test_a_header_that_does_not_come(proxied, raw_client, caplog):
 
 @pytest.mark.one_way
 def test_side_by_side(start_server, raw_client, tmp_path):
-    """The header is a listener's own affair: other listeners of the server know nothing of it."""
+    """The header is a listener's own affair: more listeners of the server know nothing of headers."""
     server = start_server(
         apps.environ_json,
         bind=["proxy+http://127.0.0.1:0", "127.0.0.1:0", f"proxy+http://unix:{tmp_path}/a.sock"],
@@ -364,7 +364,7 @@ def test_the_access_log_of_announced_clients(proxied, raw_client, tmp_path):
 
 @pytest.mark.one_way
 def test_a_drain_closes_connections_without_header(proxied, raw_client):
-    """A drain finishes a running request, and closes a connection without its header."""
+    """A drain finishes a running request, and closes a connection without a header."""
     gate = apps.Gate()
     server = proxied(gate)
     silent, busy = raw_client(server), raw_client(server)
@@ -384,7 +384,7 @@ def test_a_drain_closes_connections_without_header(proxied, raw_client):
 @pytest.mark.plain
 @pytest.mark.parametrize("flags", [[], ["--lane", "off"]])
 def test_a_client_that_has_gone_before_it_is_accepted(start_process, raw_client, tmp_path, flags):
-    """A client that resets its connection in the kernel's queue has no address any more: its request does not reach the app."""
+    """A client with a reset in the kernel's queue has no address any more: the request does not reach the app."""
     process = start_process("hello", "--access-log", "log", *flags)
     process.signal(signal.SIGSTOP)
     os.waitpid(process.pid, os.WUNTRACED)

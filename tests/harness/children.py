@@ -47,7 +47,7 @@ class Shares:
     """The tests left to run: for each child the numbers from a first to an end, in memory shared by all."""
 
     def __init__(self, children: int, count: int, lock: IO[bytes]) -> None:
-        self._lock = lock  # a file; the system releases it when its owner dies
+        self._lock = lock  # a file; the system releases the lock when the owner dies
         size = array.array("q").itemsize
         cells = memoryview(mmap.mmap(-1, 4 * children * size)).cast("q")
         self._first, self._end = cells[:children], cells[children : 2 * children]
@@ -58,7 +58,7 @@ class Shares:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        fcntl.lockf(self._lock, fcntl.LOCK_EX)  # of a process, so no other child's
+        fcntl.lockf(self._lock, fcntl.LOCK_EX)  # of a process, so shared with no child
         try:
             yield
         finally:
@@ -83,7 +83,7 @@ class Shares:
         self._end[largest] = end - count
 
     def pairs(self, child: int) -> Iterator[tuple[int, int]]:
-        """Yield each test for a child, and the next one: -1, no more. The next is taken first, as fixtures outlive a test for its sake."""
+        """Yield each test for a child, and the next: -1, no more. The next is taken first, as fixtures may outlive a test."""
         number = self._follows[child] if self._follows[child] >= 0 else self.take(child)
         while number >= 0:
             self._follows[child] = -1  # before `runs`: whichever the child dies at, no test runs twice
@@ -98,13 +98,13 @@ class Shares:
         return self._runs[child]
 
     def give_up(self, child: int) -> int:
-        """Return an ended child's test, and forget it, as it is not its successor's; -1: none."""
+        """Return an ended child's test, and forget the number before the next child; -1: none."""
         number, self._runs[child] = self._runs[child], -1
         return number
 
 
 class Child(NamedTuple):
-    """A process that runs tests."""
+    """A process running tests."""
 
     number: int
     pid: int
@@ -160,7 +160,7 @@ class Parent:
             self._say(f"FAILED {report.nodeid}: {reason.partition(chr(10))[0]}")
 
     def _on_limit(self, session: pytest.Session) -> None:
-        """End the run, and tell its state."""
+        """End the run, and tell the state."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         ran = [
             f"{session.items[number].nodeid} (for {time.monotonic() - self._since[child.number]:.0f} s)"
@@ -173,8 +173,8 @@ class Parent:
 
     def _fork(self, session: pytest.Session, number: int) -> None:
         reports, sender = multiprocessing.Pipe(duplex=False)
-        session.config.get_terminal_writer().flush()  # or each child writes it, too
-        # Not before `run_child` catches it, and the child is known here.
+        session.config.get_terminal_writer().flush()  # or each child writes the rest, too
+        # Not before `run_child` catches the signals, and the child is known here.
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
         pid = os.fork()
         if pid == 0:
@@ -210,11 +210,11 @@ class Parent:
 
     def _look(self, session: pytest.Session, child: Child) -> None:
         pid, wait_status = os.waitpid(child.pid, os.WNOHANG)
-        if pid:  # its end of the pipe is open in a process forked by a test, or it has just ended
+        if pid:  # a process forked by a test holds the pipe open, or the child has just ended
             self._on_end(session, child, wait_status)
 
     def _on_end(self, session: pytest.Session, child: Child, wait_status: int) -> None:
-        del self._children[child.reports]  # first: the child is waited for, and its last words may end the run
+        del self._children[child.reports]  # first: the child is waited for, and the last words may end the run
         with child.reports:
             while child.reports.poll() and self._tell(session, child):
                 pass
@@ -239,10 +239,10 @@ class Parent:
         self._fork(session, child.number)
 
     def _end(self) -> None:
-        """Interrupt the remaining children, and wait; kill the ones that do not end."""
+        """Interrupt the remaining children, and wait; kill the rest."""
         pids = [child.pid for child in self._children.values()]
         for child in self._children.values():
-            child.reports.close()  # a child whose test ignores the signal ends at its next report
+            child.reports.close()  # a child with the signal ignored by a test ends at the next report
             os.kill(child.pid, signal.SIGINT)
         ends_at = time.monotonic() + END_SECONDS
         try:
@@ -268,7 +268,7 @@ class Reporter:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep a report until its test is done; a silent fixture, set up or ended, is none."""
+        """Keep a report until the test is done; a silent fixture, set up or ended, is no report."""
         if report.when != "call" and report.passed and not report.sections and not self._config.option.durations:
             return
         self._messages.append(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
@@ -286,7 +286,7 @@ def run_child(
     status, terminal = 3, 2
     try:
         terminal = os.dup(2)  # capture takes 2 itself
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell makes background commands ignore it
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell makes background commands ignore SIGINT
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
         begin_child(session.config, number, sender, turns)
@@ -296,13 +296,13 @@ def run_child(
             if nextitem is item:  # --repeat: torn down whole
                 nextitem = None
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=nextitem)
-            if session.shouldfail:  # the parent ends the run, and would interrupt the next test at its start
+            if session.shouldfail:  # the parent ends the run, and would interrupt the next test at the start
                 break
         save_coverage()
         status = 0
     except BaseException as error:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C comes from the terminal, and from the parent once more
-        depth = -1 if isinstance(error, KeyboardInterrupt) else None  # its place is enough
+        depth = -1 if isinstance(error, KeyboardInterrupt) else None  # the place is enough
         os.write(terminal, traceback.format_exc(depth).encode())
         with contextlib.suppress(BaseException):
             session._setupstate.teardown_exact(None)

@@ -1,4 +1,4 @@
-"""A world for a Fleet: its workers are facts alone, and each action is done at once, and checked against its promise."""
+"""A world for a Fleet: workers are facts alone, and each action is done at once, and checked against the promise."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from aserve.processes.fleet.fleet import Action, Do, Fleet
 
 STARTING, READY, DRAINING, KILLED = State.STARTING, State.READY, State.DRAINING, State.KILLED
 PAUSE_SECONDS = 1.0
-# Of a world with limits: a worker's time to start, to finish, and to write its stacks.
+# Of a world with limits: a worker's time to start, to finish, and to write stacks.
 START_SECONDS, DRAIN_SECONDS, STACK_SECONDS = 30.0, 20.0, 2.0
 
 
 def new_plan(**settings: bool) -> Any:
-    """Return a plan: new_plan(preload=True). Plans with the same settings are equal and not the same, as real ones."""
+    """Return a plan: new_plan(preload=True). Plans with the same settings are equal and not the same, as in real life."""
     config = types.SimpleNamespace(**{"preload": False, "reload": False, "reload_at_once": False, **settings})
     return types.SimpleNamespace(config=config)
 
 
 class World:
-    """A Fleet, and its fate; `has_limits`: also of processes beyond their time."""
+    """A Fleet, and the fate of a Fleet; `has_limits`: also of processes beyond their time."""
 
     def __init__(self, size: int = 2, has_limits: bool = False, **settings: bool) -> None:
         self.now = 0.0
@@ -32,7 +32,7 @@ class World:
         self._stood: dict[Member, State] = {}  # of workers killed for a fault
         self.workers: list[Member] = []
         self.fleet = Fleet(new_plan(**settings), size, workers=self.workers)
-        self._broken: list[Any] = []  # plans with which no worker can start
+        self._broken: list[Any] = []  # plans without a possible start
         self.answers: collections.Counter[Question] = collections.Counter()
         self.asked: list[Question] = []
         self._settings = settings
@@ -42,7 +42,7 @@ class World:
     # Doing due acts
 
     def settle(self) -> list[Action]:
-        """Do due acts until there is none; return them."""
+        """Do due acts until there is none; return the acts."""
         done: list[Action] = []
         while actions := decide(self.fleet, self.now):
             for action in actions:
@@ -128,13 +128,13 @@ class World:
         return [each.slot for each in self.find(*states)]
 
     def is_dying(self, worker: Member) -> bool:
-        """Tell whether the kernel ends the worker: killed, or unborn with its mold gone."""
+        """Tell whether the kernel ends the worker: killed, or unborn with the mold gone."""
         is_forked = worker.mold is None
         return worker.mold not in self.workers if not is_forked else worker.state is KILLED and worker.due_at == NEVER
 
     @property
     def is_at_rest(self) -> bool:
-        """Tell whether all is in its meant state."""
+        """Tell whether all is in the state meant."""
         fleet = self.fleet
         if fleet.is_ending:
             return not self.workers and not fleet.is_wanted
@@ -153,7 +153,7 @@ class World:
         self._limit(worker, DRAIN_SECONDS)
 
     def kill(self, worker: Member, is_fault: bool = False, writes: bool = False) -> None:
-        """End the worker; `writes`: with time for its stacks."""
+        """End the worker; `writes`: with time for stacks."""
         if is_fault:
             self._stood.setdefault(worker, worker.state)
         worker.state, worker.due_at = KILLED, NEVER
@@ -161,7 +161,7 @@ class World:
             self._limit(worker, STACK_SECONDS)
 
     def begin(self, worker: Member) -> None:
-        """Let its mold fork the worker, if it is to."""
+        """Let the mold fork the worker, if due."""
         if worker.mold is not None:
             worker.mold.is_silent, worker.mold.forked_at = False, self.now
             worker.mold = None
@@ -186,7 +186,7 @@ class World:
         return self
 
     def end(self, worker: Member, is_fault: bool = False) -> list[Action]:
-        """Let a worker end, by itself, or by order; `is_fault`: killed for one while it served."""
+        """Let a worker end, alone, or by order; `is_fault`: killed for a fault while serving."""
         self.workers.remove(worker)
         stood = READY if is_fault else self._stood.pop(worker, worker.state)
         self.fleet.ends.append(End(worker.slot, worker.plan, stood, f"worker {worker.slot}", "it ended"))
@@ -210,7 +210,7 @@ class World:
         return self.settle()
 
     def reload(self, is_broken: bool = False, **settings: bool) -> Any:
-        """Ask for a reload, to this plan where it begins now; return the plan."""
+        """Ask for a reload, to this plan if one begins now; return the plan."""
         plan = new_plan(**{**self._settings, **settings})
         if is_broken:
             self._broken.append(plan)
@@ -238,7 +238,7 @@ class World:
         return question
 
     def recycle(self, worker: Member) -> Question:
-        """Ask for a worker's successor, and wait for it."""
+        """Ask for a worker's successor, and wait."""
         self.fleet.wish(worker, "recycle")
         question = self.ask(slot=worker.slot, generation=worker.generation)
         self.settle()

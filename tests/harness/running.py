@@ -1,4 +1,4 @@
-"""A server on an event loop in a thread of this process: tests call it, look into it and move its clock."""
+"""A server on an event loop in a thread of this process: tests call and look inside, and move the clock."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from .waiting import PATIENCE_SECONDS, wait_until
 
 
 class RunningServer:
-    """An aserve.Server on an event loop in its own thread."""
+    """An aserve.Server on an event loop in a separate thread."""
 
     def __init__(self, app: Any, loop: str, settings: dict[str, Any]) -> None:
         given = {name: settings.pop(name) for name in ("in_flight", "load_board") if name in settings}
-        # As in a worker: that may have settings of the command's.
+        # As in a worker: the config may have settings of the command.
         self.server = aserve.Server(app, Config(**settings), processes=Processes(**given))
         self._has_told = threading.Event()  # in a drain: every connection
         self.server._listening.drain = self._drain_connections  # type: ignore[method-assign]
@@ -55,11 +55,11 @@ class RunningServer:
 
     @property
     def url(self) -> str:
-        """The same, for clients that want a URL."""
+        """The address as a URL."""
         return self.server.urls[0]
 
     def call(self, function: Callable[[], Any]) -> Any:
-        """Return function() run on the event loop; its result is awaited there if need be."""
+        """Return function() run on the event loop; the result is awaited there if need be."""
 
         async def run() -> Any:
             found = function()
@@ -69,9 +69,9 @@ class RunningServer:
         return future.result(PATIENCE_SECONDS)
 
     def hold_clock(self) -> None:
-        """Let no second pass for the time-outs from now on, but for those of `pass_seconds`; `stop` lets the clock go on."""
+        """Let no second pass for the time-outs from now on, but for `pass_seconds`; `stop` lets the clock go on."""
         self._is_clock_held = True
-        self._do(lambda: setattr(self.server, "_on_second", lambda: None))  # called by its timer
+        self._do(lambda: setattr(self.server, "_on_second", lambda: None))  # called by the timer
 
     def pass_seconds(self, count: int) -> None:
         """Let these seconds pass for the time-outs, at once, and hold the clock; harmless in a drain's last moment."""
@@ -98,7 +98,7 @@ class RunningServer:
         original, handovers._loop = handovers._loop, Loop()  # type: ignore[assignment]
 
     def pass_seconds_until(self, condition: Callable[[], Any]) -> None:
-        """Let seconds pass, one by one, until this is so."""
+        """Let seconds pass, one by one, until the condition holds."""
 
         def look() -> Any:
             self.pass_seconds(1)
@@ -115,17 +115,17 @@ class RunningServer:
         return self.call(lambda: self.server._inner.ongoing(count))
 
     def options(self, level: int, name: int) -> list[int]:
-        """Return a socket option's value for each of its connections, TCP only."""
+        """Return the value of a socket option for each connection, TCP only."""
 
         def look() -> list[int]:
             found = {}  # by client: a connection may have two descriptors for a while
             for fd in map(int, os.listdir("/dev/fd")):
-                with contextlib.suppress(OSError):  # the folder's own, which is closed again; and no socket
+                with contextlib.suppress(OSError):  # the folder's own, closed again; and no socket
                     if not stat.S_ISSOCK(os.fstat(fd).st_mode):
                         continue
                     is_blocking = os.get_blocking(fd)
                     with socket.socket(fileno=os.dup(fd)) as sock:
-                        os.set_blocking(fd, is_blocking)  # PyPy's socket changes that, of the state shared by both
+                        os.set_blocking(fd, is_blocking)  # PyPy's socket changes the flag, shared by both
                         if sock.getsockname() == self.address:
                             found[sock.getpeername()] = sock.getsockopt(level, name)
             return list(found.values())
@@ -141,7 +141,7 @@ class RunningServer:
         wait_until(lambda: self.server.connection_count == count)
 
     def wait_until_waiting(self, count: int) -> None:
-        """Wait until `count` connections wait for a request; their time begins when no worker runs its last instructions for them."""
+        """Wait until `count` connections wait for a request; the time begins when no worker runs last instructions for one."""
         wait_until(lambda: self.statistics().connections_idle == count and not self._is_lane_busy())
 
     def _is_lane_busy(self) -> bool:
@@ -152,7 +152,7 @@ class RunningServer:
         return any(lanes.conns[fd].state == lib.LANE_BUSY for fd in range(lanes.top))
 
     def wait_until_receiving(self) -> None:
-        """Wait until octets of a request have come; those of a TLS handshake are none."""
+        """Wait until octets of a request have come; octets of a TLS handshake do not count."""
         wait_until(lambda: self.statistics().connections_receiving)
 
     def has_received(self, count: int) -> bool:
@@ -161,7 +161,7 @@ class RunningServer:
         return statistics.bodies_incomplete > 0 and statistics.bodies_incomplete_bytes == count
 
     def wait_until_steady(self, look: Callable[[], Any]) -> Any:
-        """Return a number once it has been the same at 20 looks from the event loop, with its turn each time."""
+        """Return a number once the same at 20 looks from the event loop, with a full turn each time."""
         seen = [self.call(look)]
 
         def is_steady() -> bool:
@@ -188,9 +188,9 @@ class RunningServer:
         self._has_told.set()
 
     def stop(self) -> None:
-        """Drain, and check that nothing went wrong on the event loop."""
+        """Drain, and check for faults on the event loop."""
         for client in self.clients:
-            client.close()  # the drain need not linger for them
+            client.close()  # the drain need not linger
         self._see_clients_leave()
         if self._thread.is_alive():
             if self._is_clock_held:
@@ -202,14 +202,14 @@ class RunningServer:
         assert not self.faults, "what reached the event loop's exception handler:\n" + "\n\n".join(self.faults)
 
     def _see_clients_leave(self) -> None:
-        """Wait a moment until all connections have ended: a drain that meets one looks again only after 10 ms."""
+        """Wait a moment until all connections have ended: a drain with one left looks again only after 10 ms."""
         for _ in range(20):
             if not self.server.connection_count:
                 return
             time.sleep(0.0002)
 
     def _do(self, function: Callable[[], Any]) -> None:
-        """Run function() on the event loop, unless that has ended or is about to."""
+        """Run function() on the event loop, unless the loop has ended or is about to."""
         is_done = threading.Event()
 
         def run() -> None:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
 class Clock:
-    """Time that passes by sleeping; at a moment an event may happen."""
+    """Time passing by sleeps; at a moment an event may happen."""
 
     def __init__(self):
         self.now = 0.0
@@ -68,7 +68,7 @@ def clock(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def only_new(monkeypatch):
-    """Let nothing remain but a test's own threads: in this process others may have left some."""
+    """Let nothing remain but a test's own threads: this process may have older ones."""
     find = exits.find_remaining
     before = find()
 
@@ -84,7 +84,7 @@ def only_new(monkeypatch):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_that_comes_with_the_first(ends, clock, monkeypatch, caplog, number):
-    """The signal counts as the same, although the server's handlers are gone; a later one ends the process at once."""
+    """The signal counts as the same, although the server's handlers are gone; a later signal ends the process at once."""
     begin_ending(30.0)
     exits.hold_signals()
     clock.now = 0.5
@@ -96,7 +96,7 @@ def test_a_signal_that_comes_with_the_first(ends, clock, monkeypatch, caplog, nu
 
 
 def test_signals_of_a_process_that_served(ends, clock):
-    """Signals that mean something only while it serves end nothing."""
+    """Signals with a meaning only for a serving process end nothing."""
     exits.hold_signals()
     for number in (signal.SIGHUP, signal.SIGUSR1):
         signal.raise_signal(number)
@@ -105,10 +105,10 @@ def test_signals_of_a_process_that_served(ends, clock):
 
 @pytest.mark.parametrize(("seconds", "is_ignored"), [(0.5, True), (0.6, False)])
 def test_while_the_interpreter_ends(clock, seconds, is_ignored):
-    """The interpreter restores the defaults: a signal that came with the first must not kill it then."""
+    """The interpreter restores the defaults: a signal beside the first must not kill the process then."""
     begin_ending(30.0)
     exits.hold_signals()
-    own = signal.signal(signal.SIGUSR1, signal.SIG_DFL)  # what the app has set since then is its own
+    own = signal.signal(signal.SIGUSR1, signal.SIG_DFL)  # handlers set by the app since then stay
     clock.now = seconds
     exits._ignore_late_signals()
     assert (signal.getsignal(signal.SIGTERM) == signal.SIG_IGN) is is_ignored
@@ -116,7 +116,7 @@ def test_while_the_interpreter_ends(clock, seconds, is_ignored):
 
 
 def test_what_has_no_flush_is_not_flushed(clock, monkeypatch):
-    """The interpreter would call it at the end, fail, and make the status 120; a stream with a flush is left to it."""
+    """The interpreter would call the flush at the end, fail, and make the status 120; a stream with a flush is left alone."""
     begin_ending(30.0)
     monkeypatch.setattr(sys, "stdout", object())
     monkeypatch.setattr(sys, "stderr", io.StringIO())
@@ -126,7 +126,7 @@ def test_what_has_no_flush_is_not_flushed(clock, monkeypatch):
 
 @pytest.fixture
 def kept():
-    """Let a thread that is no daemon keep the process; called: it ends."""
+    """Let a non-daemon thread keep the process; called: the thread ends."""
     gate = threading.Event()
     thread = threading.Thread(target=gate.wait, name="of-the-app")
     thread.start()
@@ -140,7 +140,7 @@ def kept():
 
 
 def bound(status=0):
-    """Bound the exit, and wait until its thread has ended."""
+    """Bound the exit, and wait until the thread has ended."""
     bound_exit(status)
     for thread in threading.enumerate():
         if thread.name == "aserve-ending":
@@ -154,17 +154,17 @@ WAITING = "waiting for the app's thread of-the-app; a second signal ends it, or 
 @pytest.mark.parametrize(
     ("seconds", "status", "expected"),
     [
-        (None, 2, (2, 4.0)),  # it has not served: what does not end is not waited for for long
+        (None, 2, (2, 4.0)),  # nothing was served: a thread without end has a short wait
         (30.0, 0, (1, 30.0)),
         (30.0, 1, (1, 30.0)),
-        (0.5, 0, (1, 1.0)),  # requests have used it up
+        (0.5, 0, (1, 1.0)),  # requests have used up the time
     ],
 )
 def test_a_thread_that_does_not_end(ends, caplog, seconds, status, expected):
     """A thread of the app's is named; at the time limit the process ends, and says where the thread was."""
     if seconds is not None:
         begin_ending(seconds)
-        begin_ending(99.0)  # it has begun already
+        begin_ending(99.0)  # the end has begun already
     bound(status)
     assert ends == [expected]
     waiting, leaving = caplog.messages
@@ -185,7 +185,7 @@ def test_a_signal_meanwhile(ends, caplog):
 
 
 def test_a_thread_that_ends_in_time(kept, clock, ends, caplog):
-    """A short wait is not worth a line; a thread that ends before the limit ends nothing."""
+    """A short wait is not worth a line; a thread with an end before the limit ends nothing."""
     clock.at = {1.0: kept}
     begin_ending(30.0)
     bound()
@@ -196,7 +196,7 @@ def test_a_thread_that_ends_in_time(kept, clock, ends, caplog):
 
 @pytest.mark.parametrize(("seconds", "moment"), [(10.0, 14.0), (None, 8.0)])
 def test_atexit_functions_that_do_not_end(ends, caplog, seconds, moment):
-    """They have a while longer than threads, also where nothing was served; the line tells the main thread's place."""
+    """Such functions have a while longer than threads, also where nothing was served; the line tells the main thread's place."""
     if seconds is not None:
         begin_ending(seconds)
     bound()
@@ -234,7 +234,7 @@ def test_beside_the_main_thread(kept, ends):
 
 
 def test_a_process_that_remains(monkeypatch, caplog):
-    """A process of multiprocessing is named, too; at the time limit it gets SIGTERM."""
+    """A process of multiprocessing is named, too; at the time limit the process gets SIGTERM."""
     ended = []
     child = types.SimpleNamespace(name="of-the-app", pid=7, terminate=lambda: ended.append("terminated"))
     monkeypatch.setattr(multiprocessing.process, "active_children", lambda: [child])
@@ -254,7 +254,7 @@ def test_without_pools_and_processes(monkeypatch, kept):
     "kind", [OwnThread, lambda target, name: threading.Thread(target=target, name=name, daemon=True)]
 )
 def test_a_pool_that_a_thread_has_filled(kind):
-    """The interpreter joins a pool's threads whoever has made them: one of our own threads, or a daemon."""
+    """The interpreter joins the threads of a pool whoever the maker: one of our own threads, or a daemon."""
     gate, started = threading.Event(), threading.Event()
     pool = concurrent.futures.ThreadPoolExecutor(1, "pooled")
 
@@ -275,7 +275,7 @@ def test_a_pool_that_a_thread_has_filled(kind):
 
 
 def test_end_in_time(monkeypatch):
-    """A process without a supervisor ends, whatever keeps it."""
+    """A process without a supervisor ends, whatever the obstacle."""
     statuses = []
     monkeypatch.setattr(exits.os, "_exit", statuses.append)
     exits.end_in_time(0.0)

@@ -22,7 +22,7 @@ FAILED = {"say": "failed", "why": "importing a raised ValueError", "traceback": 
 
 @pytest.fixture
 def preloaded(supervised):
-    """Make a supervisor with serving workers, forked from a mold: preloaded(size=2, **settings) -> it, its mold, its workers."""
+    """Make a supervisor with serving workers, forked from a mold: preloaded(size=2, **settings) -> the supervisor, the mold, the workers."""
 
     def make(size=2, **settings):
         one = supervised(size, preload=True, **settings)
@@ -37,7 +37,7 @@ def preloaded(supervised):
 
 
 def ready(one, mold):
-    """Let a mold obey, and the workers become ready; return them."""
+    """Let a mold obey, and the workers become ready; return the workers."""
     workers = one.fork_from(mold)
     assert workers
     for worker in workers:
@@ -74,7 +74,7 @@ def test_without_preload_there_is_no_mold(supervised):
 
 
 def test_it_cannot_start(supervised):
-    """At first a mold that cannot start ends the command, as a worker would."""
+    """At first a mold without a start ends the command, as a worker would."""
     one = supervised(preload=True)
     (mold,) = one.turn()
     one.say(mold, **FAILED)
@@ -127,7 +127,7 @@ def test_the_first_worker_cannot_start(supervised):
 
 
 def test_an_app_that_cannot_be_shared(supervised, caplog):
-    """One line tells the open resource; then each worker imports the app by itself, and there is no mold any more."""
+    """One line tells the open resource; then each worker imports the app alone, and there is no mold any more."""
     one = supervised(2, preload=True)
     (mold,) = one.turn()
     one.say(mold, say="unfit", why="at import: thread ticker")
@@ -205,7 +205,7 @@ def test_reload_whose_mold_dies_after_all(preloaded, caplog):
 
 
 def test_reload_while_a_mold_is_made(preloaded):
-    """Its import may be the repaired code's: another mold takes its place."""
+    """The mold's import may be of the repaired code: another mold takes over."""
     one, before, _ = preloaded()
     one.end(before, number=KILL)
     (mold,) = one.turn(1)
@@ -302,7 +302,7 @@ def test_the_mold_cannot_fork(preloaded, caplog):
     one.turn(1)
     assert "worker 1 could not start: it could not be forked: no memory; the next try is in 0.1 s" in caplog.text
     one.turn(0.2)
-    (begun,) = one.fork_from(mold)  # it goes on, and is not taken for hanging
+    (begun,) = one.fork_from(mold)  # the mold goes on, and does not count as hanging
     one.say(begun, say="ready")
     one.turn(FORK_SECONDS)
     assert mold.state is State.READY and one.system.signals == [] and "has not forked" not in caplog.text
@@ -329,7 +329,7 @@ def test_clients_wait_for_a_worker_that_is_not_forked_yet(preloaded):
 
 @pytest.fixture
 def waited_for(preloaded):
-    """A supervisor whose only worker and mold have been killed, while a client waits: (it, the new, starting mold)."""
+    """A supervisor with the only worker and the mold killed, while a client waits: (supervisor, the new, starting mold)."""
     (listener,) = open_listeners([parse_bind("127.0.0.1:0")])
     with listener.socket, socket.create_connection(listener.address):
         one, mold, (worker,) = preloaded(1, listeners=[listener], drain_seconds=10)
@@ -358,7 +358,7 @@ def test_clients_wait_while_a_mold_is_made(waited_for):
 
 
 def test_clients_wait_and_no_mold_is_made_yet(preloaded):
-    """The mold's pause does not count any more: it begins at once, and then a worker for the clients."""
+    """The mold's pause does not count any more: the mold begins at once, and then a worker for the clients."""
     (listener,) = open_listeners([parse_bind("127.0.0.1:0")])
     with listener.socket, socket.create_connection(listener.address):
         one, mold, (worker,) = preloaded(1, listeners=[listener])
@@ -377,7 +377,7 @@ def test_clients_wait_and_no_mold_is_made_yet(preloaded):
 
 
 def test_clients_wait_and_the_app_cannot_be_shared(waited_for):
-    """A worker that imports the app by itself takes the mold's place."""
+    """A worker with an import of the app takes the mold's place."""
     one, mold = waited_for
     one.say(mold, say="unfit", why="threads: a")
     (worker,) = [child for child in one.children if child.slot == 1]
@@ -413,7 +413,7 @@ def test_clients_wait_for_a_mold_and_nobody_else(waited_for):
 
 
 def test_the_mold_hangs(preloaded, caplog):
-    """A mold that does not fork is ended, with its stack, and made anew."""
+    """A mold without forks is ended, with a stack, and made anew."""
     one, mold, (first, second) = preloaded()
     for worker in (first, second):
         one.end(worker, number=KILL)
@@ -432,7 +432,7 @@ def test_the_mold_hangs(preloaded, caplog):
 
 
 def test_the_mold_is_stopped(preloaded, caplog):
-    """Workers to be started import the app by themselves, and the mold's order is void; once it answers, it forks again."""
+    """Workers to be started import the app alone, and the mold's order is void; after an answer, the mold forks again."""
     one, mold, workers = preloaded()
     for worker in workers:
         one.end(worker, number=KILL)
@@ -453,7 +453,7 @@ def test_the_mold_is_stopped(preloaded, caplog):
 
 
 def test_a_worker_ends_at_once(preloaded, caplog):
-    """The worker's end may be known before its first word has been heard."""
+    """The worker's end may be known before the first word has been heard."""
     one, mold, (first, _) = preloaded()
     one.end(first, number=KILL)
     (unborn,) = one.turn(0.2)
@@ -468,7 +468,7 @@ def test_a_worker_ends_at_once(preloaded, caplog):
 
 
 def test_one_that_was_ended_before_it_began(preloaded):
-    """The worker is killed when it begins; until then there is no process to kill."""
+    """The worker is killed at the beginning; until then there is no process to kill."""
     one, mold, (first, _) = preloaded()
     one.end(first, number=KILL)
     (unborn,) = one.turn(0.2)
@@ -479,7 +479,7 @@ def test_one_that_was_ended_before_it_began(preloaded):
 
 
 def test_one_that_was_drained_before_it_began(preloaded):
-    """The worker reads the order when it begins."""
+    """The worker reads the order at the beginning."""
     one, mold, (first, _) = preloaded()
     one.end(first, number=KILL)
     (unborn,) = one.turn(0.2)
@@ -516,7 +516,7 @@ def test_no_descriptor_is_left(preloaded, caplog, monkeypatch):
     assert told(one, mold) == []
 
 
-# Beside other events
+# Beside more events
 
 
 def test_an_upgrade_waits_for_forks_of_the_mold(preloaded):

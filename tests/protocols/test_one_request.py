@@ -1,4 +1,4 @@
-"""What uwsgi and SCGI share: one request on a connection, its body by length, then nothing."""
+"""Common rules of uwsgi and SCGI: one request on a connection, a body by length, then nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aserve.protocols.one_request import OneRequest, is_head_request
 
 
 def uwsgi_head(*pairs):
-    """A packet of a request, as nginx sends it."""
+    """A packet of a request, as sent by nginx."""
     items = [text.encode("latin-1") for pair in pairs for text in pair]
     data = b"".join(struct.pack("<H", len(item)) + item for item in items)
     return struct.pack("<BHB", 0, len(data), 0) + data
@@ -55,7 +55,7 @@ def kind(request):
 
 
 def facts(exchanges):
-    """Everything that exchanges say, comparable."""
+    """The words of exchanges, comparable."""
     return [
         (
             item.vars,
@@ -89,7 +89,7 @@ def test_the_body_is_as_long_as_content_length(kind):
 
 
 def test_what_comes_behind_is_not_read(kind):
-    """There is no second request on a connection: what stands behind the first is nobody's."""
+    """There is no second request on a connection: octets behind the first are nobody's."""
     for raw in (kind.request(), kind.request(b"hello", "POST")):
         protocol = kind.new()
         (exchange,) = protocol.receive(raw + raw)
@@ -99,7 +99,7 @@ def test_what_comes_behind_is_not_read(kind):
 
 
 def test_the_end_may_be_told(kind):
-    """Who has served the request already says so: what still comes is dropped."""
+    """A server done with the request says so: later octets are dropped."""
     protocol = kind.new()
     protocol.drop_further()
     assert protocol.receive(kind.request()) == [] and not protocol.is_mid_message
@@ -131,13 +131,13 @@ def test_splits_never_change_the_exchange(kind, body):
     ],
 )
 def test_head_is_known_wherever_it_stands(pairs, is_head):
-    """RFC 9110 9.3.2: HEAD is known wherever it stands in the vars, and by nothing else."""
+    """RFC 9110 9.3.2: HEAD is known anywhere in the vars, and by nothing else."""
     assert is_head_request("\0".join(text for pair in pairs for text in pair)) is is_head
 
 
 @pytest.mark.parametrize("is_live", [False, True])
 def test_a_body_over_the_limit(kind, is_live):
-    """A body over the limit is refused by its length, in the form that a front server reads."""
+    """A body over the limit is refused by the length, in a form readable for a front server."""
     assert kind.new(max_body_bytes=5, is_live=is_live).receive(kind.request(b"hello", "POST"))[0].refusal is None
     protocol = kind.new(max_body_bytes=4, is_live=is_live)
     (refused,) = protocol.receive(kind.request(b"hello", "HEAD")[:-5])
@@ -148,7 +148,7 @@ def test_a_body_over_the_limit(kind, is_live):
 
 
 def test_where_it_stands(kind):
-    """Time-outs hang on these two: has a request begun, is its head complete."""
+    """Time-outs hang on two questions: has a request begun, is the head complete."""
     raw = kind.request(b"hello", "POST")
     protocol = kind.new()
     assert protocol.is_single and not protocol.is_continue_due
@@ -160,7 +160,7 @@ def test_where_it_stands(kind):
 
 
 def test_a_live_body(kind):
-    """--body stream: the exchange is there when the head is, and its body grows."""
+    """--body stream: the exchange is there with the head, and the body grows."""
     raw = kind.request(b"hello", "POST")
     protocol = kind.new(is_live=True)
     (exchange,) = protocol.receive(raw[:-3])
@@ -174,7 +174,7 @@ def test_a_live_body(kind):
 
 
 def test_a_live_body_cut_off(kind):
-    """A front server that leaves within a live body is told to the reader."""
+    """The end of a front server within a live body is told to the reader."""
     protocol = kind.new(is_live=True)
     (exchange,) = protocol.receive(kind.request(b"hello", "POST")[:-1])
     protocol.receive_eof()
@@ -183,7 +183,7 @@ def test_a_live_body_cut_off(kind):
 
 
 def test_a_spooled_body_that_ends_early_is_closed(kind, files):
-    """The file of a body that will never be complete is closed at once, not when it is collected."""
+    """The file of a body never to be complete is closed at once, not by the collector."""
     protocol = kind.new(body_memory_bytes=2)
     assert protocol.receive(kind.request(b"hello", "POST")[:-1]) == []
     assert not files[0].closed and protocol.live_body is None
@@ -194,7 +194,7 @@ def test_a_spooled_body_that_ends_early_is_closed(kind, files):
 
 @pytest.mark.parametrize(("limit", "taken", "status"), [(4, 0, 413), (5, 1, 503)])
 def test_a_body_without_room_on_the_disk(kind, limit, taken, status):
-    """It is refused as its head comes; what still comes of it is dropped."""
+    """The body is refused at the head; later octets are dropped."""
     space = BodySpace(Budget(limit), Budget(9), "aserve-body-")
     space.octets.reserve(taken)
     protocol = kind.new(body_memory_bytes=2, body_space=space)
@@ -204,7 +204,7 @@ def test_a_body_without_room_on_the_disk(kind, limit, taken, status):
 
 
 def test_the_room_is_gone_as_a_body_comes(kind):
-    """Somebody else has taken it since its head came."""
+    """Somebody else has taken the room since the head came."""
     space = BodySpace(Budget(5), Budget(9), "aserve-body-")
     protocol = kind.new(body_memory_bytes=2, body_space=space)
     assert protocol.receive(kind.request(b"hello", "POST")[:-4]) == []
@@ -223,7 +223,7 @@ def test_the_end_without_a_body(kind, end):
 
 
 def test_connections_share_nothing_but_scratch(kind):
-    """Two connections of one factory, fed in turns, do not disturb one another."""
+    """Two connections of one factory, fed in turns, do not disturb each other."""
     factory = PROTOCOLS[kind.name, "c"](Limits())
     one, two = factory(), factory()
     raw = kind.request(b"hello", "POST")
@@ -247,6 +247,6 @@ def test_a_connection_is_no_cycle(kind, no_collector):
 
 
 def test_the_head_is_for_the_protocol():
-    """What a head looks like is not known here."""
+    """The form of a head is not known here."""
     with pytest.raises(NotImplementedError):
         OneRequest(Limits(), UWSGI).receive(b"x")

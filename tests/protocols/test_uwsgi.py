@@ -1,4 +1,4 @@
-"""uwsgi, pure: packets in, exchanges out; what is served, what is only noted in the log."""
+"""uwsgi, pure: packets in, exchanges out; served requests, and requests only noted in the log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aserve.protocols.uwsgi import MEANINGS, encode_ping
 
 CORPUS = pathlib.Path(__file__).parent.parent / "corpus" / "uwsgi"
 CASES = {path.stem: (path, json.loads(path.with_suffix(".json").read_text())) for path in CORPUS.glob("*/*.raw")}
-# Those whose limits the settings can express.
+# Cases with limits the settings can express.
 USUAL = {name: case for name, case in CASES.items() if "limits" not in case[1]}
 
 
@@ -55,7 +55,7 @@ def check_silent(exchanges, status, *texts):
 
 
 def test_the_vars_come_in_order_with_repeats():
-    """All vars are the exchange's, in their order, custom ones and repeats too, octets as latin-1."""
+    """All vars are the exchange's, in order, custom ones and repeats too, octets as latin-1."""
     pairs = [*GET, (b"HTTP_X", b"\xc3\xa9"), (b"custom", b"1"), (b"EMPTY", b""), (b"custom", b"2")]
     (exchange,) = new().receive(request(*pairs))
     expected = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs]
@@ -64,19 +64,19 @@ def test_the_vars_come_in_order_with_repeats():
 
 
 def test_nothing_is_decoded_twice():
-    """What a front server has made of a path stays as it is."""
+    """A path made by a front server stays unchanged."""
     (exchange,) = new().receive(request((b"REQUEST_METHOD", b"GET"), (b"PATH_INFO", b"/%41")))
     assert vars_of(exchange)[0] == ("PATH_INFO", "/%41")
 
 
 def test_the_mount_is_asked_by_modifier_30():
-    """modifier1 30 asks that SCRIPT_NAME be taken off PATH_INFO."""
+    """modifier1 30 asks for PATH_INFO without SCRIPT_NAME."""
     (exchange,) = new().receive(request(*GET, modifier1=30))
     assert exchange.is_mounted and exchange.refusal is None and exchange.rpc is None
 
 
 def test_modifier2_of_a_request():
-    """modifier2 is the language's own, and Python has no use for it."""
+    """modifier2 is for the language, and Python has no use."""
     raw = bytearray(request(*GET))
     raw[3] = 7
     (exchange,) = new().receive(bytes(raw))
@@ -93,7 +93,7 @@ def test_the_length_is_read_as_by_uwsgi(value, length):
 
 
 def test_magic_is_only_environ():
-    """UWSGI_* vars make uWSGI load code and set variables: here they are names in the environ."""
+    """UWSGI_* vars make uWSGI load code and set variables: here all are names in the environ."""
     magic = [
         (f"UWSGI_{name}".encode(), b"/tmp/x")
         for name in ("FILE", "SCRIPT", "MODULE", "CALLABLE", "PYHOME", "CHDIR", "SETENV", "APPID", "TOUCH_RELOAD")
@@ -135,7 +135,7 @@ def test_corpus_accepted_means_its_json(name):
 
 @pytest.mark.parametrize("name", [name for name, (path, _) in USUAL.items() if path.parent.name == "reject"])
 def test_corpus_rejected_is_one_refusal(name):
-    """Each bad packet is one refusal, without an octet unless a client's request is too large; nothing is parsed behind it."""
+    """Each bad packet is one refusal, without an octet unless a client's request is too large; nothing is parsed behind."""
     raw = USUAL[name][0].read_bytes()
     protocol = new()
     exchanges = protocol.receive(raw)
@@ -152,7 +152,7 @@ def test_corpus_rejected_is_one_refusal(name):
 
 
 def test_ping_is_answered_by_the_loop():
-    """The loop answers by itself, from what the server says of its health."""
+    """The loop answers alone, from the server's words on health."""
     (exchange,) = new().receive(b"\x64\0\0\0")
     assert exchange.is_for_loop and exchange.refusal is None and not exchange.is_silent
     assert exchange.ping("") == b"\x64\0\0\1"
@@ -160,7 +160,7 @@ def test_ping_is_answered_by_the_loop():
 
 
 def test_ping_with_data():
-    """What stands in a ping is not looked at."""
+    """The data of a ping is not looked at."""
     (exchange,) = new().receive(packet(b"\xff" * 300, 100))
     assert exchange.ping is not None
 
@@ -175,7 +175,7 @@ def test_encode_ping_has_a_16_bit_length():
 
 
 def test_other_modifiers_are_refused_by_name():
-    """The line of the log names the modifier and its meaning, and the modifiers served."""
+    """The line of the log names the modifier and the meaning, and the modifiers served."""
     for modifier1 in sorted({*range(256)} - {0, 30, 100, 173}):
         told = f"modifier1 {modifier1} ({MEANINGS.get(modifier1, 'unknown')})"
         raw = packet(b"\0" * 8, modifier1)
@@ -189,7 +189,7 @@ def test_meanings_are_those_of_the_specification():
 
 @pytest.mark.parametrize("raw", [b"GET / HTTP/1.1\r\n", b"POST /", b"HTTP/1.1 200 OK", b"PRI * HTTP/2.0"])
 def test_http_is_told_so(raw):
-    """Somebody who speaks HTTP to this socket is told so in the log, and what to do."""
+    """HTTP spoken to this socket is told in the log, with the remedy."""
     check_silent(new().receive(raw), 400, "HTTP or TLS spoken to a uwsgi socket", "uwsgi_pass")
 
 
@@ -215,7 +215,7 @@ def test_limits_are_refused_by_setting_name(limits, raw, setting, modifiers):
 
 @pytest.mark.parametrize("modifiers", [(100, 0), (173, 0), (173, 1)])
 def test_limits_of_what_is_no_request(modifiers):
-    """Who sends anything but a request reads no HTTP: the log tells."""
+    """Senders of anything but a request read no HTTP: the log tells."""
     raw = packet(b"\0" * 301, *modifiers)
     check_silent(new(max_head_bytes=300).receive(raw), 431, "--max-head")
 
@@ -239,7 +239,7 @@ def rpc_of(raw, **limits):
 
 @pytest.mark.parametrize("modifier2", [0, 1, 3, 5])
 def test_rpc_by_array(modifier2):
-    """An array is the function and its arguments; modifier2, whatever it is, chooses the form of the reply."""
+    """An array is the function and the arguments; modifier2, whatever the value, chooses the form of the reply."""
     call = rpc_of(packet(items_of(b"hello", b"a", b"b\0\xff"), 173, modifier2))
     assert call == (modifier2, [b"hello", b"a", b"b\0\xff"], "", False)
 
@@ -261,7 +261,7 @@ def test_rpc_without_items():
     ],
 )
 def test_rpc_by_path(path, items):
-    """modifier2 2: PATH_INFO names the function and its arguments, and Accept the type of the reply."""
+    """modifier2 2: PATH_INFO names the function and the arguments, and Accept the type of the reply."""
     data = items_of(b"PATH_INFO", path, b"HTTP_ACCEPT", b"text/plain")
     assert rpc_of(packet(data, 173, 2)) == (2, items, "text/plain", False)
     head = items_of(b"REQUEST_METHOD", b"HEAD", b"PATH_INFO", path)

@@ -1,4 +1,4 @@
-"""Contexts: what they are made of, what they allow, what is wrong with them, and how they are changed."""
+"""Contexts: sources, permissions, faults, and changes."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ SETTINGS = TLSSettings("", None, (), None, "none", "1.2", Config().ciphers)
 
 @pytest.fixture
 def settings(localhost):
-    """Return settings that work."""
+    """Return working settings."""
     return SETTINGS._replace(certificate=str(localhost.certificate), key=str(localhost.key))
 
 
 def error_of(settings):
-    """Return the one line that loading these settings says."""
+    """Return the one line of error when these settings are loaded."""
     with pytest.raises(ConfigError) as caught:
         Certificates([settings])
     text = str(caught.value)
@@ -61,18 +61,18 @@ def shake_hands(certificates, settings, client):
 
 
 def name_for(certificates, settings, authority, server_name):
-    """Return the common name of the certificate that a client gets who asks for this name."""
+    """Return the common name of the certificate shown to a client asking for this name."""
     client = MemoryClient(authority, check_hostname=False, server_name=server_name)
     shake_hands(certificates, settings, client)
     return client.peer_name
 
 
-# What is wrong
+# Faults
 
 
 @pytest.mark.parametrize("closed", ["the file", "a folder"])
 def test_files_of_others(settings, tmp_path, monkeypatch, closed):
-    """It is told which user may not read it, and what to do; with a closed folder, which one."""
+    """The error tells the user without the right to read, and the remedy; with a closed folder, the folder."""
     folder = tmp_path / "closed"
 
     def refuse(path, mode):
@@ -115,7 +115,7 @@ def test_damaged_files_are_told_in_openssls_words(settings, localhost, tmp_path)
 
 
 def test_key_of_another(settings, authority):
-    """A key that does not belong to the certificate is not taken."""
+    """A key of a foreign certificate is not taken."""
     other = str(authority.issue("localhost").key)
     text = error_of(settings._replace(key=other))
     assert f"the key {other} is not its key" in text and "must come first" in text
@@ -141,7 +141,7 @@ def test_weak_key_of_1024_bits_is_refused(settings, authority, tmp_path):
 
 @pytest.mark.parametrize("ciphers", ["FOO", "ECDHE+FOO", "RC4-NONE"])
 def test_ciphers_of_no_name(settings, ciphers):
-    """Ciphers that OpenSSL does not know are refused."""
+    """Ciphers unknown to OpenSSL are refused."""
     assert "no cipher suite" in error_of(settings._replace(ciphers=ciphers))
 
 
@@ -159,7 +159,7 @@ def test_dates_of_expiry_are_warned_of(settings, authority, caplog):
 
 
 def test_not_valid_yet(settings, localhost, monkeypatch):
-    """One that is not valid yet has a warning, too."""
+    """A certificate not yet valid has a warning, too."""
 
     class Clock(datetime.datetime):
         @classmethod
@@ -180,13 +180,13 @@ def der_of(issued):
 
 
 def test_unreadable_validity_is_no_failure(settings, localhost, monkeypatch):
-    """Dates that only OpenSSL can read are no reason to fail."""
+    """Dates readable only for OpenSSL are no reason to fail."""
     real = base64.b64decode
     monkeypatch.setattr("aserve.tls.validity.base64.b64decode", lambda text: real(text)[:20])
     assert Certificates([settings]).warnings == []
 
 
-# What is allowed
+# Permissions
 
 
 def test_hardened_contexts_follow_rfc_9325(settings):
@@ -294,7 +294,7 @@ def test_client_certificates_follow_their_mode(settings, authority, version):
 
 
 def test_client_of_another_authority(settings, authority, tmp_path):
-    """A client that our authority does not know is refused, even where it need not have said who it is."""
+    """A client unknown to our authority is refused, even with certificates optional."""
     stranger = type(authority)(tmp_path / "other", "another").issue(subject="/CN=stranger")
     settings = settings._replace(client_certificate="optional", client_ca=str(authority.certificate))
     with pytest.raises(ssl.SSLError, match=r"(?i)certificate_verify_failed"):
@@ -302,7 +302,7 @@ def test_client_of_another_authority(settings, authority, tmp_path):
 
 
 def test_client_where_another_name_was_asked_for(settings, authority):
-    """A server name that is asked for is no way round the client's certificate."""
+    """Another server name is no way round the client's certificate."""
     other = authority.issue("other.org")
     settings = settings._replace(
         sni=(f"other.org={other.certificate}:{other.key}",),
@@ -352,7 +352,7 @@ def test_describe_client_speaks_as_mod_ssl(settings, authority):
     ],
 )
 def test_format_name_escapes_as_rfc_2253(name, text):
-    """RFC 2253: the last part first, what is special behind a backslash; controls never as they are."""
+    """RFC 2253: the last part first, special characters behind a backslash; controls always escaped."""
     assert format_name(name) == text
 
 
@@ -360,7 +360,7 @@ def test_format_name_escapes_as_rfc_2253(name, text):
 
 
 def put(source, target, age_seconds=0):
-    """Copy a certificate and key over others."""
+    """Copy a certificate and key over existing files."""
     for name in ("certificate", "key"):
         path = getattr(target, name)
         temporary = path.with_suffix(".new")
@@ -370,7 +370,7 @@ def put(source, target, age_seconds=0):
 
 @pytest.fixture
 def used(localhost, tmp_path):
-    """Return files that may be changed."""
+    """Return files free to be changed."""
     used = Issued(tmp_path / "used.pem", tmp_path / "used.key")
     put(localhost, used)
     return used
@@ -395,7 +395,7 @@ def test_reload_serves_the_new_certificate(used_settings, used, authority, caplo
 
 
 def test_failed_reload_changes_nothing(used_settings, used, settings, authority, caplog):
-    """If one certificate cannot be used, none is changed, and one line says why."""
+    """If one certificate cannot be used, none is changed, and one line says the reason."""
     certificates = Certificates([used_settings, settings])
     put(authority.issue("new.org"), used)
     used.key.write_text("")
@@ -437,7 +437,7 @@ def test_watching_two_changes(used_settings, used, authority, caplog):
 
 
 def test_watching_a_mistake(used_settings, used, authority, caplog):
-    """A mistake is told once; when it is put right, that is loaded."""
+    """A mistake is told once; the mended files are loaded."""
     certificates = Certificates([used_settings])
     new = authority.issue("new.org")
     shutil.copy(new.certificate, used.certificate)
@@ -455,7 +455,7 @@ def test_watching_a_mistake(used_settings, used, authority, caplog):
 
 
 def test_watching_a_link(localhost, authority, tmp_path):
-    """What certbot and Kubernetes do: a link is set on another file."""
+    """certbot and Kubernetes set a link on another file."""
     files = [tmp_path / name for name in ("one", "two", "link")]
     for file, issued in zip(files, (localhost, authority.issue("new.org"))):
         file.write_bytes(issued.certificate.read_bytes() + issued.key.read_bytes())
@@ -493,7 +493,7 @@ def test_nothing_to_load():
 
 
 def test_settings_of_binds(localhost, authority):
-    """What a Config says is what is loaded, the binds' own options included."""
+    """Loaded settings are a Config's, the binds' own options included."""
     other = authority.issue("other.org")
     config = Config(
         bind=[":80", "https://:443", f"https://:444?certificate={other.certificate}&key={other.key}"],

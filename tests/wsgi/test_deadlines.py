@@ -31,7 +31,7 @@ def app():
 
 @pytest.fixture(params=["direct", "proxied", *(["native"] if NATIVE_KINDS[1:] else [])])
 def how(request, way):
-    """A request's way to the app; nothing else may differ: behind a trusted proxy, which tells its client, or served by C."""
+    """A request's way to the app, the only difference: behind a trusted proxy telling of the client, or served by C."""
     if request.param == "native" and way.lane == "off":
         pytest.skip("C serves in the lane alone")
     return request.param
@@ -116,7 +116,7 @@ def test_an_app_that_computes_is_ended(serve, app, raw_client, caplog, name):
     assert app.workers[0] is app.workers[1]
     assert app.seen == (["finally"] if name == "computes" else [])
     [message] = messages(caplog)
-    assert re.search(rf"GET /{name} has been with the app for 7\d\d\d\.\d s", message)  # two hours, and what passed
+    assert re.search(rf"GET /{name} has been with the app for 7\d\d\d\.\d s", message)  # two hours, and the time passed
     assert (
         "--request-timeout (3600 s); RequestTimeout was raised in it; aserve-worker-1 was at (the last call first):"
         in message
@@ -127,7 +127,7 @@ def test_an_app_that_computes_is_ended(serve, app, raw_client, caplog, name):
 
 
 def test_an_app_may_answer_itself(serve, app, raw_client):
-    """An app that catches RequestTimeout may still respond."""
+    """An app able to catch RequestTimeout may still respond."""
     client = raw_client(server := serve())
     client.request("/answers_itself")
     app.wait_for_one()
@@ -153,7 +153,7 @@ def test_a_response_that_has_begun_is_cut(serve, app, raw_client, name):
 
 
 def test_a_close_that_takes_too_long(serve, app, raw_client, caplog):
-    """A list with a close() of its own is not exempt, and its response is whole."""
+    """A list with a close() is not exempt, and the response is whole."""
     client = raw_client(server := serve())
     client.request("/closes")
     app.wait_for_one()
@@ -175,8 +175,8 @@ def test_requests_in_time_are_left_alone(serve, raw_client):
 
 
 def test_a_client_that_does_not_read(serve, app, raw_client, wait_until):
-    """A worker that waits for its client is set free by cutting the connection."""
-    spool_bytes = 4 * len(CHUNK)  # one of the default size takes a busy disk longer to fill than a test may wait
+    """A worker waiting for a client is set free by a cut of the connection."""
+    spool_bytes = 4 * len(CHUNK)  # the default size takes a busy disk longer to fill than a test may wait
     server = serve(response_spool_bytes=spool_bytes)
     client = raw_client(server, 4096)
     client.request("/floods")
@@ -189,7 +189,7 @@ def test_a_client_that_does_not_read(serve, app, raw_client, wait_until):
 
 @pytest.mark.any_parser
 def test_a_live_body_that_does_not_come(serve, app, raw_client, wait_until):
-    """A worker that waits for a request's body is told so, and the client."""
+    """A worker waiting for a request's body is told so, and so is the client."""
     client = raw_client(server := serve(body="stream"))
     client.request("/reads", "Content-Length: 10", method="POST")
     app.wait_for_one()
@@ -202,7 +202,7 @@ def test_a_live_body_that_does_not_come(serve, app, raw_client, wait_until):
 
 @pytest.mark.any_parser
 def test_a_live_body_by_lines(start_server, raw_client):
-    """The reader in front of a live body reads like it."""
+    """The reader in front of a live body reads the same."""
 
     def lines(environ, start_response):
         start_response("200 OK", apps.PLAIN)
@@ -216,7 +216,7 @@ def test_a_live_body_by_lines(start_server, raw_client):
 def test_an_interrupt_at_our_door(serve, app, raw_client):
     """An interrupt at a call of ours hits the app: nothing of the call is done.
 
-    Its place is the interpreter's to choose: CPython 3.14 and later may let a call end, and raise a thread's waiting exception as the next begins.
+    The interpreter chooses the place: CPython 3.14 and later may let a call end, and raise a thread's waiting exception as the next begins.
     """
     client = raw_client(server := serve())
     client.request("/blocks_until_it_writes")
@@ -231,7 +231,7 @@ def test_an_interrupt_at_our_door(serve, app, raw_client):
 
 @pytest.mark.any_parser
 def test_a_live_body_is_closed(start_server, raw_client):
-    """The reader in front of a live body closes like it: the rest is dropped, and reading finds the end."""
+    """The reader in front of a live body closes the same: the rest is dropped, and reading finds the end."""
 
     def closes(environ, start_response):
         start_response("200 OK", apps.PLAIN)
@@ -254,7 +254,7 @@ LATE = [
 
 @pytest.mark.parametrize("name", LATE)
 def test_an_app_that_does_not_come_back(serve, app, raw_client, wait_until, caplog, name, tmp_path):
-    """Its client gets a 504, others another worker; its late response reaches nobody."""
+    """The client gets a 504, the next clients another worker; the late response reaches nobody."""
     server = serve(access_log=str(tmp_path / "log"))
     client, other = raw_client(server), raw_client(server)
     client.request(f"/{name}")
@@ -288,7 +288,7 @@ def test_an_app_that_does_not_come_back(serve, app, raw_client, wait_until, capl
 
 @pytest.mark.parametrize("name", ["streams_then_blocks", "writes_then_blocks"])
 def test_a_response_that_never_goes_on(serve, app, raw_client, wait_until, name):
-    """It is cut, and nothing follows."""
+    """The response is cut, and nothing follows."""
     server = serve()
     client, other = raw_client(server), raw_client(server)
     client.request(f"/{name}")
@@ -310,7 +310,7 @@ def test_a_late_iterable_is_closed(serve, app, raw_client, wait_until, caplog):
     client = raw_client(server := serve())
     client.request("/blocks_then_streams")
     app.wait_for_one()
-    # As where nothing can be raised in a thread: it comes back with its result.
+    # As where nothing can be raised in a thread: the app comes back with a result.
     deadlines_of(server)._interrupt = None
     expire(server)
     expire_grace(server)
@@ -364,7 +364,7 @@ def uwsgi_packet(path):
 
 @pytest.mark.one_way
 def test_too_many_are_stuck(serve, app, raw_client, caplog):
-    """The server says so, and goes on as long as nobody drains it."""
+    """The server says so, and goes on as long as nobody asks for a drain."""
     server = serve(max_stuck=2, drain_seconds=1)
     clients = [raw_client(server) for _ in range(3)]
     for count, client in enumerate(clients):

@@ -1,4 +1,4 @@
-"""A connection's time in the lane, and its way out, over sockets: a response gets all its needs."""
+"""A connection's time in the lane, and the way out, over sockets: a response gets all needs met."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def app(environ, start_response):
 
 
 class ClosingList(list):
-    """A list with a close() that must be called."""
+    """A list with a close() to be called."""
 
     count = 0
 
@@ -98,7 +98,7 @@ def test_a_response_of_any_form(start_server, raw_client, path, body):
 
 @pytest.mark.also_inline
 def test_early_hints_come_before_the_return(start_server, raw_client):
-    """A 103 response comes before the app's return, and the final one behind it."""
+    """A 103 response comes before the app's return, and the final response behind."""
     client = raw_client(start_server(app, is_checked=False))
     for _ in range(2):
         client.request("/hints")
@@ -128,21 +128,21 @@ def test_a_reader_that_is_slow(start_server, raw_client):
 
 
 def test_an_app_that_closes_the_connection(start_server, raw_client):
-    """The server closes for its own reasons only after the response has been read, whatever has been sent meanwhile."""
+    """The server closes by choice only after the response has been read, whatever has been sent meanwhile."""
 
     def old_app(environ, start_response):
         start_response("200 OK", apps.PLAIN)
         return iter([BLOCK])
 
     client = raw_client(start_server(old_app))
-    client.send(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")  # no length, no chunks: it must close
+    client.send(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")  # no length, no chunks: the server must close
     head = client.recv_head()
     assert head.get("Connection") == "close"
     assert client.recv_to_end() == BLOCK
 
 
 def test_clients_that_leave_meanwhile(start_server, raw_client, wait_until):
-    """A client gone before its response does no harm, and its descriptor is free again."""
+    """A client gone before the response does no harm, and the descriptor is free again."""
     gate = apps.Gate(app)
     server = start_server(gate, is_checked=False)
     before = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
@@ -155,7 +155,7 @@ def test_clients_that_leave_meanwhile(start_server, raw_client, wait_until):
             gate.open()
     server.wait_until_idle()
     if before:
-        wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before + 4)  # two are the pump's, from its first body on
+        wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before + 4)  # two are the pump's, from the first body on
 
 
 def test_many_connections_at_once(start_server, raw_client):
@@ -186,7 +186,7 @@ def test_many_connections_at_once(start_server, raw_client):
 
 
 class Closing:
-    """An iterable that tells its close."""
+    """An iterable telling of the close."""
 
     def __init__(self):
         self.closed = threading.Event()
@@ -202,7 +202,7 @@ class Closing:
 @pytest.mark.parametrize("native", NATIVE_KINDS)
 @pytest.mark.parametrize("path", ["/", "/pieces", "/write", "/large", "/file", "/iterable", "/raises", "/refuses"])
 def test_an_app_that_comes_back_after_the_end(start_server, raw_client, path, native, wait_until, caplog):
-    """An app that outlives its server does no harm; its iterable is closed, its failure logged, as ever."""
+    """An app alive after the server does no harm; the iterable is closed, the failure logged, as ever."""
     iterable, gate, entered = Closing(), threading.Event(), threading.Event()
 
     def slow(environ, start_response):
@@ -239,7 +239,7 @@ def test_an_app_that_comes_back_after_the_end(start_server, raw_client, path, na
 
 
 def test_a_connection_that_is_handed_over_as_the_drain_begins():
-    """A connection on its way at the drain's word closes after its response like the rest."""
+    """A connection on the way at the drain's word closes after the response like the rest."""
     harness = Harness(lambda environ, start_response: [])
     connection = Connection(harness.service)
     exchange = connection.exchange = Exchange("", 0)
@@ -297,7 +297,7 @@ def test_a_connection_lost_on_its_way(start_server, wait_until):
 @pytest.mark.one_way
 @pytest.mark.provokes("please report this as a bug")
 def test_an_internal_error(start_server, raw_client, caplog):
-    """A fault of ours costs the request, whose client sees the end; nothing is left of it. C has no gateway: see test_native.py."""
+    """A fault of ours costs the request, and the client sees the end; nothing is left. C has no gateway: see test_native.py."""
     server = start_server(app, is_checked=False, threads=2, native="off")
     gateway = server.server._listening.services[0].gateway
 
@@ -317,7 +317,7 @@ def test_an_internal_error(start_server, raw_client, caplog):
         if "early" in path:
             client.recv_until(b"\r\n")
         assert client.is_closed()
-        client.close()  # the server lingers for it
+        client.close()  # the server lingers
     server.wait_until_idle()
     assert raw_client(server).fetch("/").status == 200
     assert caplog.text.count("report this as a bug") == 2
@@ -373,7 +373,7 @@ def test_much_is_written_before_the_end(start_server, raw_client):
 
 @pytest.mark.one_way
 def test_a_client_that_leaves_what_is_written_early(start_server, raw_client, wait_until):
-    """The exchange ends as any other, and nothing of it is counted as held."""
+    """The exchange ends as any, and nothing is counted as held."""
     piece, bodies = b"x" * (2 << 20), []
 
     def writer(environ, start_response):
@@ -400,7 +400,7 @@ def test_a_client_that_leaves_what_is_written_early(start_server, raw_client, wa
 @pytest.mark.one_way
 @pytest.mark.parametrize("path", ["/", "/pieces", "/write", "/large", "/file"])
 def test_nothing_is_kept_of_a_request(start_server, raw_client, wait_until, path):
-    """While a connection idles, and after its close, its last request and response are not in memory."""
+    """While a connection idles, and after the close, the last request and response are not in memory."""
     bodies = []
 
     def remembering(environ, start_response):
@@ -443,7 +443,7 @@ async def test_a_second_start_with_a_worker_left_behind():
         assert await first.read() == b""
         executor = server._threads.executor
         async with server:
-            clients = [await ask(server, b"/") for _ in range(20)]  # one of them has the number of the first
+            clients = [await ask(server, b"/") for _ in range(20)]  # one of these has the number of the first
             gate.set()
             while executor.threads.join(0.0):
                 await asyncio.sleep(0.001)
@@ -460,7 +460,7 @@ async def test_a_second_start_with_a_worker_left_behind():
 @pytest.mark.one_way
 @pytest.mark.parametrize("family", [socket.AF_UNIX, socket.AF_INET])
 def test_connections_of_the_same_number(start_server, tmp_path, family):
-    """Clients without an address share a connection's number, one after another; an exchange of an earlier one sends nobody anything."""
+    """Clients without an address share a connection's number, one after another; an earlier exchange sends nobody anything."""
     seen = []
 
     def noting(environ, start_response):
@@ -500,7 +500,7 @@ def test_large_bodies_stay_on_the_fast_path(start_server, raw_client, path, body
 
 @pytest.mark.one_way
 def test_a_large_body_whose_client_does_not_read(start_server, raw_client, wait_until, monkeypatch):
-    """The event loop gets the body, with its time-outs; other clients are served meanwhile, and the body arrives whole."""
+    """The event loop gets the body, with the time-outs; more clients are served meanwhile, and the body arrives whole."""
     monkeypatch.setattr(pump, "LATE_SECONDS", 0.01)
     server = start_server(app, is_checked=False)
     clients = [raw_client(server) for _ in range(5)]

@@ -40,7 +40,7 @@ def test_a_request_is_answered(new):
 
 @pytest.mark.parametrize("end", ["answered", "lost", "taken over"])
 def test_what_other_processes_are_told(new, end):
-    """A whole request is in flight until its exchange ends, and is counted once."""
+    """A whole request is in flight until the exchange ends, and is counted once."""
     harness, connection, transport = new()
     table = mmap.mmap(-1, TABLE_BYTES)
     harness.service.in_flight = InFlight(None, table)
@@ -61,7 +61,7 @@ def test_what_other_processes_are_told(new, end):
 
 
 def test_who_comes_with_an_exchange(new):
-    """A moved request is in flight here, too, but counted where it came from."""
+    """A moved request is in flight here, too, but counted at the origin."""
     harness, _, _ = new()
     table = mmap.mmap(-1, TABLE_BYTES)
     harness.service.in_flight = InFlight(None, table)
@@ -116,7 +116,7 @@ def test_the_last_response(new, raw):
 
 
 def test_http_1_0_keep_alive(new):
-    """RFC 9112 C.2.2: an HTTP/1.0 client keeps its connection if asked for."""
+    """RFC 9112 C.2.2: an HTTP/1.0 client keeps the connection if asked for."""
     harness, connection, transport = new()
     for _ in range(2):
         connection.data_received(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
@@ -164,7 +164,7 @@ def test_requests_that_come_while_one_runs(new):
 
 
 def test_reading_pauses_while_too_many_wait(new):
-    """With as many waiting as allowed, the client is read no more until they are answered."""
+    """With as many waiting as allowed, the client is read no more until all are answered."""
     harness, connection, transport = new(max_pipelined=2)
     connection.data_received(get(0))
     connection.data_received(get(1))
@@ -189,7 +189,7 @@ def test_nothing_behind_the_last_request_is_answered(new):
 @pytest.mark.parametrize("before", [b"", GET, POST + GET])
 @pytest.mark.parametrize("is_apart", [False, True])
 def test_a_refusal_comes_in_its_turn(new, before, is_apart):
-    """A fault is answered behind the good requests before it; then the connection closes."""
+    """A fault is answered behind the good requests before; then the connection closes."""
     harness, connection, transport = new()
     harness.service.ends = harness.log
     if is_apart and before:
@@ -232,7 +232,7 @@ def test_continue_goes_to_waiting_clients_alone(new):
 
 
 def test_continue_waits_for_earlier_responses(new):
-    """An interim response, too, comes in its turn."""
+    """An interim response, too, comes in turn."""
     harness, connection, transport = new()
     connection.data_received(get(0) + EXPECT)
     assert transport.received() == b""
@@ -247,7 +247,7 @@ def test_continue_waits_for_earlier_responses(new):
 
 
 class OneExchange:
-    """A wire protocol that takes everything for one exchange."""
+    """A wire protocol taking everything for one exchange."""
 
     is_continue_due = is_mid_message = is_mid_body = has_unparsed = False
     body = live_body = None
@@ -275,7 +275,7 @@ def connect_one(new, app=echo, **attributes):
 
 
 def test_a_ping_is_answered_by_the_loop(new):
-    """A health check is answered by the loop itself, with its warning."""
+    """A health check is answered by the loop itself, with the warning."""
     replies = []
 
     def ping(warning):
@@ -298,7 +298,7 @@ def test_a_silent_refusal(new, caplog):
 
 
 def test_a_request_from_a_front_server(new):
-    """A front server sends nothing behind its request: the connection closes at once."""
+    """A front server sends nothing behind the request: the connection closes at once."""
     harness, connection, transport = connect_one(new, is_from_front=True, keep_alive=False)
     connection.data_received(b"x")
     harness.executor.run()
@@ -309,7 +309,7 @@ def test_a_request_from_a_front_server(new):
 
 
 def test_the_access_log(new):
-    """Each exchange is logged once, by whichever way it ends."""
+    """Each exchange is logged once, whichever the end."""
     harness, connection, transport = new()
     harness.service.ends = harness.log
     connection.data_received(GET)  # past the loop
@@ -338,7 +338,7 @@ def test_when_a_request_came(new, is_asked_for):
 
 @pytest.mark.parametrize("is_out", [False, True])
 def test_an_exchange_is_taken_over(new, is_out):
-    """The loop answers in place of a hanging worker, or cuts its begun response."""
+    """The loop answers in place of a hanging worker, or cuts the begun response."""
     seen = []
 
     def app(environ, start_response):
@@ -366,7 +366,7 @@ def test_an_exchange_is_taken_over(new, is_out):
 
 
 def test_a_client_without_an_address(new):
-    """A TCP client with an address unknown to the transport is cut off: it is no unix socket's peer."""
+    """A TCP client with an address unknown to the transport is cut off, and is no unix socket's peer."""
     harness, *_ = new()
     connection, transport = LoopWire(Connection(harness.service)), FakeTransport(peername=None)
     harness.transports.append(transport)
@@ -378,7 +378,7 @@ def test_a_client_without_an_address(new):
 
 
 def test_an_empty_line_while_idle(new):
-    """RFC 9112 2.2: some clients send an empty line behind a body; it begins no request, and no head is awaited."""
+    """RFC 9112 2.2: some clients send an empty line behind a body; the line begins no request, and no head is awaited."""
     harness, connection, transport = new()
     connection.data_received(POST)
     harness.executor.run()
@@ -392,7 +392,7 @@ def test_an_empty_line_while_idle(new):
 
 
 def test_a_continue_for_the_request_behind(new):
-    """The 100 is for the later request: the earlier does not get it, nor is it lost."""
+    """The 100 is for the later request: the earlier does not get the 100, nor is the 100 lost."""
     harness, connection, transport = new(body="stream")
     connection.data_received(POST + EXPECT)
     harness.executor.run_job()

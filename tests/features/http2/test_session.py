@@ -1,6 +1,6 @@
 """One connection of HTTP/2: requests on streams, and their responses.
 
-Beside this file: floods and the connection's end (test_session_ends.py).
+Beside this file: floods and the end of the connection (test_session_ends.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BIG = bytes(range(256)) * 2048  # octets: more than a window, and than the trans
 
 
 def test_a_request_gets_its_response_on_its_stream(connect):
-    """A stream has a request and its response, in the fields of HTTP/2."""
+    """A stream has a request and a response, in the fields of HTTP/2."""
     client = connect()
     first, second = client.ask(*request(b"GET", b"/one")), client.ask(*request(b"GET", b"/two"))
     client.pump()
@@ -38,7 +38,7 @@ def test_a_request_gets_its_response_on_its_stream(connect):
 
 
 def test_streams_do_not_wait_for_one_another(connect):
-    """Each stream is its own job, in any order."""
+    """Each stream is a separate job, in any order."""
     client = connect()
     streams = [client.ask(*request(b"GET", b"/%d" % number)) for number in range(3)]
     client.pump(runs=False)
@@ -138,7 +138,7 @@ def test_trailers_end_the_body(connect):
 
 @pytest.mark.parametrize("is_answered", [False, True])
 def test_trailers_that_are_none(connect, is_answered):
-    """The stream is reset, unless its response is sent: then they end the body as trailers do."""
+    """The stream is reset, unless the response is sent: then the fields end the body as trailers do."""
     client = connect(max_body_bytes=1 if is_answered else 10)
     stream = client.ask(*request(b"POST"), data=b"hello", ends=False)
     client.pump()
@@ -149,7 +149,7 @@ def test_trailers_that_are_none(connect, is_answered):
 
 
 def test_a_slow_reader(connect):
-    """Octets without room wait, and other streams go on."""
+    """Octets without room wait, and the next streams go on."""
     client = connect(
         lambda environ, start: start("200 OK", []) and [BIG[: 1 << 17] if environ["PATH_INFO"] == "/big" else b"x"]
     )
@@ -165,7 +165,7 @@ def test_a_slow_reader(connect):
 
 
 def test_a_slow_reader_of_all(connect):
-    """The window of the connection is one for all streams; a larger one lets all go on."""
+    """The window of the connection is one for all streams; a larger window lets all go on."""
     client = connect(returning([b"x" * 60_000]))
     client.gives_room = False
     streams = {client.ask() for _ in range(3)}
@@ -206,7 +206,7 @@ def test_a_transport_that_is_full(connect, count):
 
 
 def test_a_stream_that_is_cut_while_the_transport_is_full(connect):
-    """The stream ends at once, and its thread is free; the client learns of the cut when it reads."""
+    """The stream ends at once, and the thread is free; the client learns of the cut on the next read."""
     client = connect(returning([BIG]))
     client.h2.increment_flow_control_window(1 << 27)
     client.h2.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 1 << 22})
@@ -252,7 +252,7 @@ def test_many_uploads_refill_the_connections_window(connect):
 
 
 def test_an_answer_before_the_body(connect):
-    """RFC 9113 8.1: the rest of the body is not wanted; other streams go on."""
+    """RFC 9113 8.1: the rest of the body is not wanted; the next streams go on."""
     client = connect(max_body_bytes=10)
     stream = client.ask(*request(b"POST", b"/", (b"content-length", b"100")), ends=False)
     client.pump()
@@ -269,7 +269,7 @@ def test_an_answer_before_the_body(connect):
 
 
 def test_a_malformed_request_resets_its_stream(connect, caplog):
-    """The stream is reset, and logged; other streams go on."""
+    """The stream is reset, and logged; the next streams go on."""
     caplog.set_level("INFO")
     client = connect()
     client.harness.service.ends = client.harness.log
@@ -324,7 +324,7 @@ def test_frames_behind_a_request_that_is_refused(connect):
 
 
 def test_a_client_that_leaves(connect):
-    """The app learns of the leave when it writes; the access log, too."""
+    """The app learns of the leave on the next write; the access log, too."""
     chunks = Chunks(b"x" * 100_000, b"y" * 100_000)
     client = connect(returning(chunks))
     stream = client.ask()
@@ -354,7 +354,7 @@ def test_a_reset_of_an_unknown_stream(connect):
 @pytest.mark.provokes("raised")
 @pytest.mark.parametrize("headers", [[], [("Content-Length", "10")]])
 def test_a_cut_response(connect, headers):
-    """A cut response is reset, so that it never looks whole; other streams go on."""
+    """A cut response is reset, so as never to look whole; the next streams go on."""
     client = connect(returning(Chunks(b"abc", error=ZeroDivisionError()), headers))
     stream = client.ask()
     client.pump()
@@ -364,7 +364,7 @@ def test_a_cut_response(connect, headers):
 
 @pytest.mark.parametrize("status", ["100 Continue", "101 Switching Protocols"])
 def test_a_response_that_is_none(connect, status):
-    """An app that answers with an interim status gives no response: its client gets a 500, and is not kept waiting."""
+    """An app with an interim status as answer gives no response: the client gets a 500, and is not kept waiting."""
     client = connect(lambda environ, start: start(status, []) and [b"HTTP/1.1 200 OK\r\n\r\n"])
     stream = client.ask()
     client.pump()
@@ -394,7 +394,7 @@ def test_a_body_that_does_not_come(connect):
 
 @pytest.mark.parametrize("end", ["data", "trailers", "reset"])
 def test_the_rest_of_a_body_that_is_answered(connect, end):
-    """The rest is dropped, and its end is the stream's; so a drain need not wait longer."""
+    """The rest is dropped, and the end is the stream's; so a drain need not wait longer."""
     client = connect(max_body_bytes=10)
     stream = client.ask(*request(b"POST", b"/", (b"content-length", b"100")), ends=False)
     client.pump()
@@ -412,7 +412,7 @@ def test_the_rest_of_a_body_that_is_answered(connect, end):
 
 
 def test_a_stream_that_is_left(connect):
-    """The stream's wire may still call it."""
+    """The stream's wire may still call the stream."""
     client = connect()
     client.h2.reset_stream(client.ask())
     client.session.data_received(client.h2.data_to_send()[:-13])
@@ -425,7 +425,7 @@ def test_a_stream_that_is_left(connect):
 
 
 def test_a_frame_that_cannot_be_sent(connect):
-    """A stream closed for its frames is left."""
+    """A stream closed for bad frames is left."""
     client = connect()
     client.ask()
     client.pump(runs=False)
@@ -448,7 +448,7 @@ def test_a_stream_is_trusted_like_its_connection(connect):
 @pytest.mark.parametrize("pieces", [1, 30])
 @pytest.mark.parametrize("room", [60_000, 0])
 def test_what_a_client_does_not_take(connect, pieces, room):
-    """An unread response counts in --response-memory, whole or in pieces; without room there, all but some kilobytes waits in a file. Then it comes
+    """An unread response counts in --response-memory, whole or in pieces; without room there, all but some kilobytes waits in a file, and comes
     whole.
     """
     body = bytes(range(200)) * 300

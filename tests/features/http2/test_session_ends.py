@@ -1,4 +1,4 @@
-"""The end of a connection of HTTP/2: idleness, a drain, floods, and clients that break its rules."""
+"""The end of a connection of HTTP/2: idleness, a drain, floods, and rule-breaking clients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def frames(frame, count=BURST + 1):
 
 @pytest.mark.parametrize(("asks", "seconds"), [(True, 5), (False, 3)])
 def test_an_idle_connection_is_closed(connect, asks, seconds):
-    """A long idle connection is closed, and names its last served request."""
+    """A long idle connection is closed, and names the last served request."""
     client = connect(keep_alive_seconds=5, head_seconds=3)
     stream = client.ask() if asks else 0
     client.pump()
@@ -43,7 +43,7 @@ def test_an_idle_connection_is_closed(connect, asks, seconds):
     client.pass_seconds(1)
     client.pump()
     assert client.goaways == [(stream, ErrorCodes.NO_ERROR)] and client.is_closed
-    assert client.session.idle_seconds == 0  # at the limit of connections, one that can still make room is closed
+    assert client.session.idle_seconds == 0  # at the limit of connections, a connection able to make room is closed
 
 
 def test_a_running_request_is_not_idle(connect):
@@ -59,7 +59,7 @@ def test_a_running_request_is_not_idle(connect):
 
 
 def test_a_drain_finishes_streams_in_flight(connect):
-    """Streams in flight finish, and a late one too; then the connection ends."""
+    """Streams in flight finish, and a late stream too; then the connection ends."""
     client = connect()
     first = client.ask()
     client.pump(runs=False)
@@ -67,8 +67,8 @@ def test_a_drain_finishes_streams_in_flight(connect):
     client.session.drain()
     client.pump(runs=False)
     assert client.goaways == [(LAST_STREAM, ErrorCodes.NO_ERROR)]
-    client.pass_seconds(1)  # an instant of it is over
-    second = client.ask()  # on its way when the GOAWAY came
+    client.pass_seconds(1)  # an instant is over
+    second = client.ask()  # on the way when the GOAWAY came
     client.pump(runs=False)
     client.pass_seconds(1)
     client.pump(runs=False)
@@ -80,7 +80,7 @@ def test_a_drain_finishes_streams_in_flight(connect):
 
 
 def test_a_client_that_comes_while_the_server_drains(connect):
-    """The client has a moment for its first requests, and learns of the end."""
+    """The client has a moment for first requests, and learns of the end."""
     client = connect(is_draining=True)
     stream = client.ask()
     client.pump()
@@ -108,7 +108,7 @@ def test_drain_of_an_idle_connection(connect, is_replaced):
 
 @pytest.mark.parametrize("is_answered", [True, False])
 def test_a_connection_that_is_spent(connect, is_answered):
-    """Behind its last response the client is asked for no more; requests on their way are served, and running ones finish."""
+    """Behind the last response the client is asked for no more; requests on their way are served, and running ones finish."""
     client = connect()
     client.ask()
     client.pump(runs=False)
@@ -140,7 +140,7 @@ def test_a_client_that_will_ask_no_more(connect):
 
 
 def test_frames_behind_the_end_change_nothing(connect):
-    """A client behind its GOAWAY has no stream: the connection ends, whatever came with the GOAWAY."""
+    """A client behind the GOAWAY has no stream: the connection ends, whatever came with the GOAWAY."""
     client = connect()
     client.session.data_received(GoAwayFrame(0).serialize() + SettingsFrame(0).serialize())
     client.pump()
@@ -148,7 +148,7 @@ def test_frames_behind_the_end_change_nothing(connect):
 
 
 def test_frames_behind_a_goaway(connect):
-    """Such frames count as before, in whatever pieces, and nothing that waits to be sent is lost."""
+    """Such frames count as before, in whatever pieces, and nothing still to be sent is lost."""
     client = connect()
     stream = client.ask(*request(b"POST"), ends=False)
     client.pump()
@@ -175,7 +175,7 @@ def test_end_of_input(connect):
 
 @pytest.mark.parametrize("is_early", [True, False])
 def test_end_of_input_of_a_slow_reader(connect, is_early):
-    """A response that waits for a window is lost, since no update can come: no connection stays open for it."""
+    """A response waiting for a window is lost, since no update can come: no connection stays open."""
     client = connect(returning([bytes(1_000_000)]))
     client.gives_room = False
     stream = client.ask()
@@ -224,7 +224,7 @@ def test_an_abort_ends_at_once(connect):
 
 
 def test_broken_rules_get_a_goaway(connect, caplog):
-    """A client that breaks the rules gets a GOAWAY; its other requests are lost."""
+    """A rule-breaking client gets a GOAWAY; all further requests are lost."""
     caplog.set_level("INFO")
     client = connect()
     client.ask()
@@ -261,7 +261,7 @@ def test_a_flood_that_ends_with_a_fault(connect, count):
 
 
 def test_a_drain_behind_the_end(connect):
-    """A client that broke the rules just before a reload does not keep the other connections from their end: nothing is written to it any more."""
+    """A client with broken rules just before a reload does not keep further connections from the end: nothing is written to the client any more."""
     client = connect()
     client.session.data_received(DataFrame(99, b"x").serialize())
     client.harness.service.is_replaced = True
@@ -292,7 +292,7 @@ def test_a_flood_of_empty_data(connect):
 
 
 def test_a_flood_of_resets(connect: Client):
-    """A client that asks and does not wait is stopped, however its requests end."""
+    """A client asking without a wait is stopped, however the requests end."""
     client = connect(returning([b"x"]))
     for _ in range(BURST + 1):
         client.h2.reset_stream(client.ask())
@@ -347,7 +347,7 @@ def test_a_client_that_does_not_read(connect):
 
 @pytest.mark.parametrize("fields", [request(), request(b"GET", b"/", (b"connection", b"x"))])
 def test_a_reset_with_the_request(connect, fields):
-    """A stream that would be refused, or reset, is closed already."""
+    """A stream to be refused, or reset, is closed already."""
     client = connect(max_streams=1)
     for _ in range(3):
         client.h2.reset_stream(client.ask(*fields))

@@ -32,7 +32,7 @@ from aserve.features.metrics.text import CONTENT_TYPE
 
 
 def test_an_answer_closes_the_connection(answering):
-    """The answer is the text, with its type; the connection closes."""
+    """The answer is the text, with a type; the connection closes."""
     status, fields, body = answering.ask()
     assert (status, body) == (200, b"a 1\n")
     assert fields == {
@@ -78,7 +78,7 @@ def test_many_ask_in_the_same_moment(answering):
 
 
 def test_a_slow_reader(answering):
-    """A long text goes out as the client reads, and other clients are answered meanwhile; it is whole."""
+    """A long text goes out whole as the client reads, and further clients are answered meanwhile."""
     answering.text = b"a 1\n" * 1_000_000
     client = answering.connect()
     client.sendall(GET)
@@ -89,7 +89,7 @@ def test_a_slow_reader(answering):
 
 @pytest.mark.parametrize("octets", [b"", b"GET /metrics", GET], ids=["silent", "half", "reads nothing"])
 def test_a_slow_client(answering, octets):
-    """A client out of time is dropped, whatever its state."""
+    """A client out of time is dropped, whatever the state."""
     answering.text = b"a 1\n" * 1_000_000
     client = answering.connect()
     client.sendall(octets)
@@ -172,7 +172,7 @@ def test_no_descriptor_is_left(answering, monkeypatch):
 
 
 def test_nobody_is_there_any_more(answering):
-    """A client gone before its acceptance harms nobody."""
+    """A client gone before acceptance harms nobody."""
     answering.scrapes._accept(answering.listeners[0])
     assert not answering.scrapes._connections
 
@@ -186,8 +186,8 @@ def test_a_bug_of_ours(answering, caplog):
 
 
 def test_before_another_program(answering):
-    """Callers are answered first, and silent ones are not waited for; unaccepted ones wait for the next program."""
-    for _ in range(2):  # the other program may not be started at first
+    """Callers are answered first, and silent ones are not waited for; unaccepted clients wait for the next program."""
+    for _ in range(2):  # the next program may not be started at first
         answering.scrapes.finish()
     answering.scrapes.on_second()
     silent, asking = answering.connect(), answering.connect()
@@ -215,7 +215,7 @@ def test_an_answer_before_another_program(answering, monkeypatch):
 
 
 def test_who_has_not_asked_yet(answering):
-    """The next program answers, wherever in its request a client is; its rights are the same."""
+    """The next program answers a client anywhere within a request; the rights are the same."""
     silent, half, settled = answering.connect(), answering.connect(), answering.connect()
     half.sendall(GET[:10])
     settled.sendall(GET)
@@ -256,7 +256,7 @@ def test_its_descriptor_can_be_waited_for(answering):
 
 
 def test_a_forked_child(answering, tmp_path):
-    """A child lets go without taking anything from its parent: file and connections stay."""
+    """A child lets go without taking anything from the parent: file and connections stay."""
     client = answering.connect()
     answering.turn()
     mine = [listener._replace(socket=listener.socket.dup()) for listener in answering.listeners]
@@ -271,7 +271,7 @@ def test_a_forked_child(answering, tmp_path):
 
 @pytest.mark.parametrize(("bind", "is_exposed"), [("127.0.0.1:0", False), ("0.0.0.0:0", True), ("[::1]:0", False)])
 def test_where_it_listens(caplog, bind, is_exposed):
-    """The address is logged; and a warning if other machines may ask."""
+    """The address is logged; and a warning if further machines may ask."""
     caplog.set_level(logging.INFO, "aserve")
     listeners = open_metrics(Config(metrics=bind))
     assert f":{listeners[0].address[1]}/metrics" in caplog.text
@@ -282,7 +282,7 @@ def test_where_it_listens(caplog, bind, is_exposed):
 
 
 def test_after_the_answer(answering):
-    """Further octets of a client are dropped until it closes; then it is forgotten."""
+    """Further octets of a client are dropped until the close; then the client is forgotten."""
     client = answering.connect()
     client.sendall(GET)
     answering.turn()
@@ -298,7 +298,7 @@ def test_after_the_answer(answering):
 
 
 def listen(answering):
-    """Return a client that reads events, and has got the first."""
+    """Return a client reading events, with the first already read."""
     client = answering.connect()
     client.sendall(EVENTS)
     answering.turn()
@@ -323,7 +323,7 @@ def test_events_are_made_once_for_all_readers(answering):
 
 
 def test_too_many_readers(answering):
-    """One more is told so; a leaving one makes room. Other clients are answered all the while, and readers are not evicted for them."""
+    """One more is told so; a leaving reader makes room. Ordinary clients are answered all the while, and evict no readers."""
     readers = [listen(answering) for _ in range(MAX_READERS)]
     status, fields, body = answering.ask(EVENTS)
     assert (status, fields["Retry-After"], body) == (503, "5", b"too many look at the status page already\n")
@@ -341,7 +341,7 @@ def test_too_many_readers(answering):
 
 
 def test_a_reader_that_does_not_read(answering):
-    """The reader misses whole events, and is dropped after a few; other readers do not notice."""
+    """The reader misses whole events, and is dropped after a few; the rest does not notice."""
     slow, quick = listen(answering), listen(answering)
     answering.event = b"x" * 100_000
     seconds = 0
@@ -389,7 +389,7 @@ def test_readers_and_another_program(answering):
 
 @pytest.mark.parametrize(("bind", "is_own"), [("127.0.0.1:0", True), ("0.0.0.0:0", False), ("[::1]:0", True)])
 def test_whence_tells_this_machine_from_others(bind, is_own):
-    """A connection's origin is known: this machine or not, and whether others could have come."""
+    """The origin of a connection is known: this machine or not, and whether strangers could have come."""
     (listener,) = open_metrics(Config(metrics=bind))
     assert module._whence(listener, ("127.0.0.1", 1)) == Whence(False, True, is_own)
     assert module._whence(listener, ("::ffff:10.0.0.1", 1, 0, 0)) == Whence(False, False, is_own)
@@ -412,7 +412,7 @@ def test_what_others_may_see(caplog, reach, said):
 @pytest.mark.parametrize(("metrics_mode", "mode"), [(None, 0o750), ("660", 0o660)])
 @pytest.mark.parametrize("setting", ["metrics", "stats", "agent_check"])
 def test_which_users_may_connect(setting, metrics_mode, mode, tmp_path):
-    """The umask decides, unless --metrics-mode says otherwise; --unix-mode and its like are for the app's sockets."""
+    """The umask decides, unless --metrics-mode says otherwise; --unix-mode and the like are for the app's sockets."""
     settings = {setting: f"unix:{tmp_path}/m", "unix_mode": "666", "unix_group": "1"}
     before = os.umask(0o027)
     try:
@@ -428,7 +428,7 @@ def test_which_users_may_connect(setting, metrics_mode, mode, tmp_path):
 
 
 def test_stats_are_told_at_once(answering, tmp_path, caplog):
-    """Each client is told at once, without a word, and at its pace; beside the metrics, which are not there."""
+    """Each client is told at once, without a word, and at the client's pace; beside the metrics, absent here."""
     caplog.set_level(logging.INFO, "aserve")
     (listener,) = open_metrics(Config(stats=f"unix:{tmp_path}/s"))
     assert listener.is_stats and f"stats, as uWSGI has them, on unix:{tmp_path}/s" in caplog.text
@@ -456,7 +456,7 @@ def test_stats_are_told_at_once(answering, tmp_path, caplog):
 
 
 def test_stats_by_http(answering, tmp_path):
-    """With http:// before the address each request gets statistics, whatever its path; a page of another site, with its own Host, does not."""
+    """With http:// before the address each request gets statistics, whatever the path; a page of a foreign site, with a foreign Host, does not."""
     (listener,) = open_metrics(Config(stats=f"http://unix:{tmp_path}/s"))
     answering.scrapes.close()
     answering.scrapes, answering.address = Scrapes([listener], answering.pages), f"{tmp_path}/s"
