@@ -1,4 +1,4 @@
-"""The additions of an option to the engine: only overridden methods are called, in the order of the features."""
+"""What an option adds to the engine: only what is overridden is called, and in the order of the features."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Wrapper:
 
 
 class Nothing(Extension):
-    """An extension without overrides: each method would raise."""
+    """One that overrides nothing: each of its methods would raise."""
 
 
 class Named(Extension):
-    """Wrap the app, and the calls of each listener; `is_late`: no step."""
+    """One that wraps the app, and the calls of each listener; `is_late`: it has no step."""
 
     def __init__(self, name, is_late=False):
         self.name, self.is_late = name, is_late
@@ -53,13 +53,13 @@ class Step(Before):
 
 
 class Timed(Extension):
-    """Ask when requests came."""
+    """One that wants to know when requests came."""
 
     wants = ["times"]
 
 
 class Reading(Extension):
-    """Read the ends of requests, from many at once."""
+    """One that reads the ends of requests, from many at once."""
 
     def __init__(self):
         self.read = []
@@ -84,7 +84,7 @@ class Reading(Extension):
 
 
 class Watching(Extension):
-    """Look at ended requests of two seconds or more, and at WebSockets begun."""
+    """One that looks at requests as they end, if they took two seconds, and at those that become WebSockets."""
 
     def __init__(self):
         self.seen = []
@@ -95,14 +95,14 @@ class Watching(Extension):
 
 
 class Native(Reading):
-    """Have C count."""
+    """One for which C counts."""
 
     def reader(self):
         return Reader(self.write, counting=types.SimpleNamespace(places=(1,), thread_seconds=3.0))
 
 
 class Timer(Extension):
-    """Act while the server serves."""
+    """One that does something while the server serves."""
 
     def __init__(self, name, log, can_start=True):
         self.name, self.log, self.can_start = name, log, can_start
@@ -124,7 +124,8 @@ SERVER = new_context(slot=2)
 CONTEXT = ListenerContext("a listener", None, lambda connection: False)
 
 
-def test_nothing_asked_costs_no_step():
+def test_nothing():
+    """What nobody has asked for costs no request a step."""
     for extensions in (Extensions(), Extensions([Nothing(CONFIG)])):
         assert (
             extensions.wrap_app(apps.hello) is apps.hello and extensions.wrap_calls(apps.hello, CONTEXT) is apps.hello
@@ -138,8 +139,8 @@ def test_nothing_asked_costs_no_step():
         extensions.stop()
 
 
-def test_the_order_of_steps_is_of_extensions():
-    """The first wraps those behind; an extension without a step for this listener has none."""
+def test_the_order():
+    """The first wraps those behind it, and its step is the first; one without a step for this listener has none."""
     extensions = Extensions([Named("first"), Nothing(CONFIG), Named("second", is_late=True)])
     outer = extensions.wrap_app(apps.hello)
     assert (outer.name, outer.inner.name, outer.inner.inner) == ("first", "second", apps.hello)
@@ -149,18 +150,19 @@ def test_the_order_of_steps_is_of_extensions():
 
 
 def test_the_name_of_the_app():
-    """The log names the app, and not the wrapper."""
+    """The log names the app, and not what is in front of it."""
     outer = Extensions([Named("first")]).wrap_app(apps.hello)
     assert (outer.__module__, outer.__qualname__) == (apps.__name__, "hello")
     assert Extensions([Named("first")]).wrap_app(Wrapper(None, "")).__qualname__ == "Wrapper"
 
 
-def test_times_are_taken_if_read():
+def test_times():
+    """They are taken if one of them reads them."""
     assert Extensions([Nothing(CONFIG), Timed(CONFIG)]).wants_times
 
 
-def test_fields_are_those_of_all():
-    """The order is that of the extensions."""
+def test_fields():
+    """They are those of all, in the order of the extensions."""
 
     class Adding(Extension):
         def __init__(self, *names):
@@ -177,8 +179,8 @@ def test_fields_are_those_of_all():
     assert extensions.keeps_forwarded and not Extensions([first]).keeps_forwarded
 
 
-def test_carriers_are_for_different_names():
-    """Without extensions there is no carrier."""
+def test_protocols():
+    """They are those of all, asked for at each start: later ones are for other names."""
     asked = []
 
     class Adding(Extension):
@@ -189,12 +191,6 @@ def test_carriers_are_for_different_names():
             asked.extend(self.added)
             return self.added
 
-    assert Extensions([Nothing(None)]).carriers == {}
-    assert list(Extensions([Carrying("b"), Carrying("a")]).carriers) == ["b", "a"]
-
-
-def test_contexts_are_those_of_all():
-    """Without extensions there are none."""
     added = AddedProtocol("b", Wrapper, b"B"), AddedProtocol("a", Wrapper), AddedProtocol("c", new_context=Nothing)
     extensions = Extensions([Nothing(None), Adding(*added[:2]), Adding(added[2])])
     assert extensions.carriers == extensions.prefaces == extensions.contexts == {}
@@ -205,14 +201,15 @@ def test_contexts_are_those_of_all():
     assert asked == [*added, *added]
 
 
-def test_a_listener_says_its_protocol():
+def test_a_listener():
+    """It says whether its listener speaks HTTP."""
     for protocol, is_http in [("http", True), ("https", True), ("uwsgi", False), ("scgi", False)]:
         listener = types.SimpleNamespace(bind=types.SimpleNamespace(protocol=protocol))
         assert ListenerContext(listener, None, lambda connection: False).is_http is is_http
 
 
 def test_from_start_to_stop():
-    """Extensions start in order and stop in reverse, as often as the server does."""
+    """They start in their order and stop in reverse, as often as their server does."""
     log = []
     extensions = Extensions([Timer("first", log), Nothing(CONFIG), Timer("second", log)])
     extensions.stop()
@@ -228,7 +225,7 @@ def test_from_start_to_stop():
 
 
 class Listener:
-    """A listener able to close."""
+    """One that can be closed."""
 
     is_closed = False
 
@@ -237,7 +234,7 @@ class Listener:
 
 
 class Supervising(Extension):
-    """Act in a supervisor, and in a worker at the supervisor's word."""
+    """One that does something in a supervisor, and in a worker at its word."""
 
     def __init__(self, *bound):
         self.bound = bound
@@ -255,8 +252,8 @@ class Supervising(Extension):
         return Supervision()
 
 
-def test_a_supervisor_binds_all_or_none():
-    """Listeners left by the code before are closed."""
+def test_a_supervisor():
+    """What they listen on is bound by all or by none; what the code before listened on for others is closed."""
     first, second = Listener(), Listener()
     extensions = Extensions([Nothing(None), Supervising(first), Supervising(second)])
     assert extensions.bind() == [first, second]
@@ -268,8 +265,8 @@ def test_a_supervisor_binds_all_or_none():
     assert second.is_closed
 
 
-def test_orders_are_obeyed_by_the_started():
-    """An order unknown to all is obeyed by none."""
+def test_orders():
+    """They are obeyed by those that have started; what none knows is none's."""
     one = Supervising()
     extensions = Extensions([one])
     extensions.obey("go")
@@ -280,7 +277,7 @@ def test_orders_are_obeyed_by_the_started():
 
 
 def test_one_that_cannot_start():
-    """Extensions before the faulty stop again, and those behind do not start."""
+    """Those before it stop again, and those behind it do not start."""
     log = []
     extensions = Extensions([Timer("first", log), Timer("second", log, can_start=False), Timer("third", log)])
     with pytest.raises(BindError, match="second"):
@@ -291,7 +288,7 @@ def test_one_that_cannot_start():
 
 
 def ended(code, seconds):
-    """Return a request of this duration."""
+    """Return a request that ends after so long."""
     exchange = Exchange("", 0)
     exchange.connection = FakeConnection()
     exchange.arrived_at = time.monotonic() - seconds
@@ -300,7 +297,7 @@ def ended(code, seconds):
 
 
 def test_ends_of_requests():
-    """Each end is read by the readers of ends, each in their way; a waiting reader is told when requests pause."""
+    """Each is read by those that read ends, in the way that they do; one that waits is told when requests pause."""
     reading, watching, executor = Reading(), Watching(), InlineExecutor()
     extensions = Extensions([reading, Nothing(CONFIG), watching])
     extensions.start(SERVER)
@@ -327,17 +324,17 @@ def test_nothing_waits_for_one_that_sees_each():
 
 
 def test_what_c_counts():
-    """Say where C counts."""
+    """One that says where is counted for."""
     ends = Extensions([Native()]).new_ends(InlineExecutor())
     assert ends.parts[6] == (1,) and ends.thread_seconds == 3.0
 
 
 def test_what_is_prepared():
-    """Contexts are entered before anything is bound, in order, and left in reverse."""
+    """It is entered before anything is bound, in their order, and left in reverse."""
     log = []
 
     class Preparing(Extension):
-        """Prepare something."""
+        """One that prepares something."""
 
         def __init__(self, name):
             self.name = name
@@ -353,14 +350,12 @@ def test_what_is_prepared():
     assert log == ["a in", "b in", "bound", "b out", "a out"]
 
 
-def test_what_is_provided():
-    """Files read at a start are made by the extensions, in order."""
 def test_logs_that_are_not_open():
-    """SIGUSR1 may come before a server has started, and after a failed start: no log is open."""
+    """SIGUSR1 may come before a server has started, and after it could not: there is nothing to go on with."""
     log = []
 
     class Logging(Extension):
-        """Keep a log."""
+        """One with a log."""
 
         def start(self, context):
             log.append("opened")
@@ -379,11 +374,11 @@ def test_logs_that_are_not_open():
 
 @pytest.mark.provokes("internal error;")
 def test_a_second_that_fails(caplog):
-    """The rest have their second; the log says whose fault the failure is."""
+    """The others have theirs; the log says whose fault it is."""
     log = []
 
     class Broken(Timer):
-        """Make a mistake."""
+        """One with a mistake."""
 
         def on_second(self):
             raise KeyError("x")

@@ -1,4 +1,4 @@
-"""Sessions of TLS in the lane: records in arrive as plain octets do, and all octets out are in records."""
+"""Sessions of TLS in the lane: what comes in records arrives as it does without, and what goes is in records."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ class Secure:
         return self.lane.poll_one()
 
     def settle(self):
-        """Poll until nothing is left to do: octets sent over loopback have come."""
+        """Poll until nothing is left to be done: octets that were sent over loopback have come."""
         while self.lane.poll(0):
             raise AssertionError("nothing was to arrive")
 
 
 @pytest.fixture
 def enter(lane, authority, localhost):
-    """Return a function to put a client into the lane: enter(feed=b"", **settings of the client)."""
+    """Return a function that puts a client into the lane: enter(feed=b"", **settings of the client)."""
     lane.owned["sessions"] = ffi.new("tls_session *[]", 1024)
     lane.set.sessions, lane.set.listeners[0].is_tls = lane.owned["sessions"], 1
     settings = TLSSettings(str(localhost.certificate), str(localhost.key), (), None, "none", "1.2", Config().ciphers)
@@ -97,7 +97,7 @@ def enter(lane, authority, localhost):
 
 
 def leave(lane, fd):
-    """Take the session of a left connection; return the session, and the connection's end."""
+    """Take the session of a connection that has left; return it, and the connection's end."""
     conn = socket.socket(fileno=fd)
     conn.setblocking(False)  # PyPy's socket makes a given descriptor blocking
     return OwnSession(lib.lane_take_session(lane.set, fd)), conn
@@ -105,7 +105,7 @@ def leave(lane, fd):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_requests_arrive_and_are_answered(lane, enter, version):
-    """One after another, each in one arrival; after the handshake the client is known, and no request is the first."""
+    """One after another, each in one arrival; who shook hands knows the client, so none is the first."""
     secure = enter(maximum_version=version)
     for number in range(3):
         secure.ask(GET)
@@ -117,7 +117,7 @@ def test_requests_arrive_and_are_answered(lane, enter, version):
 
 
 def test_a_request_with_the_handshake_arrives(lane, enter):
-    """No edge comes for octets read with the handshake's last."""
+    """No edge comes for octets that were read with the handshake's last."""
     secure = enter(with_handshake=GET)
     assert secure.arrival().input == GET
     lane.reply(secure.fd)
@@ -141,7 +141,7 @@ def test_a_head_in_two_records_leaves_or_arrives(lane, enter):
     secure.sock.sendall(secure.records(GET[:5]) + secure.records(GET[5:]))
     arrival = secure.arrival()
     octets = arrival.input
-    if arrival.kind == LEFT:  # TCP has split octets sent at once
+    if arrival.kind == LEFT:  # TCP has split what was sent at once
         session, conn = leave(lane, arrival.fd)
         with conn:
             octets += session.read(100)
@@ -150,7 +150,7 @@ def test_a_head_in_two_records_leaves_or_arrives(lane, enter):
 
 @pytest.mark.parametrize("count", [2, 40])
 def test_pipelined_requests_leave(lane, enter, count):
-    """With all octets: decrypted ones, and the rest inside the session."""
+    """With all octets: those that were decrypted, and those that the session still has."""
     lane.set.read_cap = 300
     secure = enter()
     secure.ask(GET * count)
@@ -166,7 +166,7 @@ def test_pipelined_requests_leave(lane, enter, count):
 
 @pytest.mark.parametrize("size", [10, 100_000, 900_000])
 def test_bodies_arrive_whole(lane, enter, size):
-    """In as many parts as reads need; octets behind are the next request."""
+    """In as many parts as reads need; what comes behind is the next request."""
     secure = enter()
     body = bytes(range(256)) * (size // 256 + 1)
     body = body[:size]
@@ -194,7 +194,7 @@ def test_bodies_arrive_whole(lane, enter, size):
 
 @pytest.mark.parametrize("ending", ["alert", "FIN", "both", "reset"])
 def test_an_end_closes_an_idle_connection(lane, enter, ending):
-    """Whatever way the client goes; an alert is answered by an alert."""
+    """Whatever the way in which the client goes; an alert is answered by one."""
     secure = enter()
     with contextlib.suppress(ssl.SSLWantReadError):
         secure.sock.setblocking(False)
@@ -231,7 +231,7 @@ def test_an_end_within_a_record_is_seen(lane, enter, is_told):
 
 
 def test_a_request_and_the_end_at_once(lane, enter):
-    """The request is answered by the owner; then the end counts."""
+    """The request is answered by whoever has it; then the end counts."""
     secure = enter()
     octets = secure.records(GET)
     with contextlib.suppress(OSError):
@@ -252,7 +252,7 @@ def test_a_request_and_the_end_at_once(lane, enter):
 
 @pytest.mark.parametrize("garbage", [b"\x17\x03\x03\x00\x20" + bytes(32), b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 9])
 def test_garbage_leaves_with_a_broken_session(lane, enter, garbage):
-    """The event loop logs the reason and ends the connection, the same as without the lane."""
+    """The event loop logs the reason and ends it, as it does without the lane."""
     secure = enter()
     secure.sock.sendall(garbage)
     arrival = secure.arrival()
@@ -274,7 +274,7 @@ def test_garbage_within_a_body_ends_the_request(lane, enter):
 
 
 def test_garbage_behind_a_request_counts_later(lane, enter):
-    """The earlier request leaves or arrives whole."""
+    """The request before it leaves or arrives whole."""
     secure = enter()
     secure.sock.sendall(secure.records(GET) + b"\xff" * 9)
     arrival = secure.arrival()
@@ -286,7 +286,7 @@ def test_garbage_behind_a_request_counts_later(lane, enter):
 
 
 def test_a_client_that_does_not_read_is_not_waited_for(lane, enter):
-    """Untaken octets stay with the session and with the caller; together both are the response."""
+    """What the socket does not take stays with the session and with the caller; together they are the response."""
     secure = enter()
     secure.ask()
     arrival = secure.arrival()
@@ -307,7 +307,7 @@ def test_a_client_that_does_not_read_is_not_waited_for(lane, enter):
 
 
 def test_records_that_are_held_are_told(lane, enter):
-    """A caller hears of records in the session alone, so no piece overtakes."""
+    """A caller hears of records that only the session has, and that no piece overtakes them."""
     secure = enter()
     secure.ask()
     fd = secure.arrival().fd
@@ -328,7 +328,7 @@ def test_records_that_are_held_are_told(lane, enter):
 
 @pytest.mark.parametrize("is_reset", [False, True])
 def test_a_client_that_is_gone(lane, enter, is_reset):
-    """The response is lost, and nothing is left of the session."""
+    """Its response is lost, and nothing is left of its session."""
     secure = enter()
     secure.ask()
     fd = secure.arrival().fd
@@ -339,8 +339,10 @@ def test_a_client_that_is_gone(lane, enter, is_reset):
     assert lane.owned["sessions"][fd] == ffi.NULL
 
 
-def test_a_last_response_is_the_event_loops(lane, enter):
-    """The session tells of the close: a closure alert, and lingering, are due."""
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("size", [0, 2, 1 << 14, 3 << 14])
+def test_a_last_response_ends_with_an_alert(lane, enter, version, size):
+    """RFC 8446 6.1: one alert, and the connection closes; the client's own alert comes too late to matter."""
     secure = enter(maximum_version=version)
     secure.ask(LAST_GET)
     assert lane.reply(secure.arrival().fd, b"x" * size, keep=False) == size
@@ -369,7 +371,7 @@ def test_a_last_response_waits_for_nobody(lane, enter):
 
 
 def test_idle_connections_stay_where_their_session_is(lane, enter):
-    """No second process has the session; a sweep closes idle connections with an alert."""
+    """No other process has the session; a sweep closes them with an alert."""
     secure = enter()
     assert lane.release_idle() == []
     assert lib.lane_sweep(lane.set, -1, -1) == 1 and lane.set.nconns == 0
@@ -380,7 +382,7 @@ def test_idle_connections_stay_where_their_session_is(lane, enter):
 
 
 def test_the_end_of_the_lane_frees_sessions(lane, enter):
-    """Idle connections close at once, and busy ones with the reply."""
+    """Idle connections close at once, and busy ones with their reply."""
     idle, busy = enter(), enter()
     busy.ask()
     fd = busy.arrival().fd
@@ -398,7 +400,7 @@ def test_a_place_that_is_taken_refuses_a_session(lane, enter):
 
 
 def test_many_connections_share_the_lane(lane, enter):
-    """Three hundred, each with a separate session."""
+    """Three hundred, each with its own session."""
     clients = [enter() for _ in range(300)]
     for secure in clients:
         secure.ask(b"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n" % secure.fd)
