@@ -63,8 +63,8 @@ class AddedFieldSettings(EngineSettings):
     add_field: Sequence[str] = row(
         (), "Serving", "--add-field", ADDED,
         "a field of every response, errors and files included, such as 'X-Content-Type-Options: nosniff'; repeatable; see `aserve docs added-fields`",
-        "Only you know what browsers may do with your pages. Each response grows by these octets; beyond 900 of them, Python serves "
-        "all requests, and --native none.",
+        "Only you know how browsers may use your pages. Each response grows by these octets; beyond 900, Python serves all "
+        "requests, and --native none.",
     )
     # fmt: on
 

@@ -96,8 +96,8 @@ class FaultPageSettings(EngineSettings):
     # fmt: off
     reload_page: str = row(
         "auto", "Development", "--reload-page", choice("auto", "on", "off"),
-        "whether --reload shows tracebacks in the browser; auto: to this user's programs, where only this machine can connect, and calls it by a name of loopback",
-        "A traceback shows source code and paths, which are for developers only.",
+        "whether --reload shows tracebacks in the browser; auto: to this user's programs, where only this machine can connect, by a name of loopback",
+        "A traceback shows source code and paths, for developers only.",
         needs=Needs(("reload",)),
         fixed=True,
     )

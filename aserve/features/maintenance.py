@@ -69,9 +69,9 @@ class MaintenanceSettings(EngineSettings):
     # fmt: off
     maintenance: str | None = row(
         None, "Serving", "--maintenance", FILE,
-        "while this file exists, answer requests with 503 and its content, for files and mounts too; health checks go on, and nothing is "
-        "restarted; see `aserve docs maintenance`",
-        "Only you know where you would put it. It is checked once a second.",
+        "while this file exists, answer requests with 503 and the file's content, for files and mounts too; health checks go "
+        "on, and nothing is restarted; see `aserve docs maintenance`",
+        "Only you know the place of this file. aserve looks once a second.",
         path=whole,
     )
     # fmt: on

@@ -60,7 +60,7 @@ class MountSettings(EngineSettings):
     mount: Sequence[str] = row(
         (), "Files and mounts", "--mount", MOUNTS,
         "another app for requests below a path; repeatable, the longest wins; see `aserve docs files`",
-        "One app serves most sites. Other requests go to the APP; without one they get 404.",
+        "A single app serves most sites. Other requests go to the APP; without an APP the answer is 404.",
         secret=show_app,
     )
     # fmt: on

@@ -60,8 +60,8 @@ class ProcessTitleSettings(EngineSettings):
     # fmt: off
     process_titles: bool = row(
         False, "Process", "--process-titles", SWITCH,
-        "show in ps and top how many requests each process is serving, and the age of the oldest, once a second; the supervisor keeps its command line",
-        "It needs setproctitle (pip install 'aserve-wsgi[titles]'), replaces the command line, and times requests as --metrics does.",
+        "show in ps and top how many requests each process is serving, and the age of the oldest, once a second; the supervisor keeps the command line",
+        "This needs setproctitle (pip install 'aserve-wsgi[titles]'), replaces the command line, and times requests as --metrics does.",
     )
     # fmt: on
 

@@ -41,9 +41,9 @@ class QueueWaitSettings(EngineSettings):
     # fmt: off
     queue_wait_header: str | None = row(
         None, "Health checks", "--queue-wait-header", FIELD_NAME,
-        "field of each response with the milliseconds that its request waited for a thread, such as X-Queue-Wait; see "
-        "`aserve docs balancers`",
-        "It shows strangers how busy you are, if no front server removes it. On, it costs each request about a microsecond.",
+        "field of each response with the milliseconds of the request's wait for a thread, such as X-Queue-Wait; see `aserve "
+        "docs balancers`",
+        "The field shows strangers how busy you are, unless a front server removes the field. Each request pays about a microsecond.",
     )
     # fmt: on
 

@@ -40,11 +40,11 @@ class ScalingSettings(EngineSettings):
     # fmt: off
     max_workers: int = row(
         0, "Processes", "--max-workers", count(0, MAX_WORKERS),
-        "most workers: while all threads are busy, one after another is added, and when they are not needed they end again, down to --workers; 0: "
-        "--workers is their number; see `aserve docs workers`",
-        "Workers that are always there answer at once, and threads are the cheaper reserve; this is for apps whose processes have one thread, and "
-        "which are rarely busy.",
-        needs=Needs(("workers",), "needs --workers, the number of those that are always there"),
+        "most workers: while all threads are busy, aserve adds workers in turn, and ends needless workers again, down to "
+        "--workers; 0: --workers is their number; see `aserve docs workers`",
+        "Permanent workers answer at once, and threads are the cheaper reserve; this is for rarely busy apps with a single "
+        "thread in each process.",
+        needs=Needs(("workers",), "needs --workers, the number of permanent workers"),
     )
     # fmt: on
 

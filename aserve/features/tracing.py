@@ -166,7 +166,7 @@ class TracingSettings(EngineSettings):
     tracing: bool = row(
         False, "Metrics", "--tracing", SWITCH,
         "a span of OpenTelemetry for each request; the app, or opentelemetry-instrument, sets the exporter; see `aserve docs tracing`",
-        "It needs opentelemetry-api (pip install 'aserve-wsgi[otel]'), and costs each request time.",
+        "This needs opentelemetry-api (pip install 'aserve-wsgi[otel]'), and costs each request time.",
     )
     # fmt: on
 

@@ -40,15 +40,15 @@ class TurnoverSettings(EngineSettings):
     # fmt: off
     max_connection_requests: int = row(
         0, "Limits", "--max-connection-requests", count(0, 1_000_000_000),
-        "requests on one HTTP connection, after which the answer says `Connection: close`, or HTTP/2 a GOAWAY; drawn for each connection, "
-        "at most a quarter less; 0: any number; see `aserve docs balancers`",
-        "A connection costs nothing by lasting. A balancer that keeps its connections spreads them anew by this after a scale-up.",
+        "requests on an HTTP connection until an answer with `Connection: close`, or a GOAWAY of HTTP/2; drawn for each "
+        "connection, at most a quarter less; 0: any number; see `aserve docs balancers`",
+        "A lasting connection costs nothing. A balancer with kept connections spreads these anew by this after a scale-up.",
     )
     max_connection_seconds: float = row(
         0.0, "Time limits", "--max-connection-age", duration(0.0),
-        "how long after its first request an HTTP connection ends, by an answer that says `Connection: close`, or a GOAWAY; drawn for each "
-        "connection, at most a quarter less; 0: any time; see `aserve docs balancers`",
-        "As for --max-connection-requests. One that idles is left to --keep-alive: its next request may be on its way.",
+        "how long after the first request an HTTP connection ends, by an answer with `Connection: close`, or a GOAWAY; drawn "
+        "for each connection, at most a quarter less; 0: any time; see `aserve docs balancers`",
+        "As for --max-connection-requests. An idle connection is left to --keep-alive: the next request may be on the way.",
     )
     # fmt: on
 

@@ -98,10 +98,10 @@ class UnderscoreSettings(EngineSettings):
     # fmt: off
     underscore_fields: Sequence[str] = row(
         (), "Proxies", "--underscore-fields", UNDERSCORE_FIELDS,
-        "fields whose names have an underscore that your proxies set, such as OIDC_CLAIM_sub; those with hyphens in its place, "
+        "fields set by your proxies, with an underscore in the name, such as OIDC_CLAIM_sub; twins with hyphens, "
         "OIDC-CLAIM-sub, reach no app then; repeatable, or separated by commas; see `aserve docs proxies`",
-        "In the environ OIDC_CLAIM_sub and OIDC-CLAIM-sub have one name, and a client could send the other: without this, no field with "
-        "an underscore reaches the app. Name only what your proxies overwrite.",
+        "In the environ OIDC_CLAIM_sub and OIDC-CLAIM-sub have the same name, and a client could send the twin: without this, "
+        "no field with an underscore reaches the app. Name only fields that your proxies overwrite.",
         needs=Needs(("trusted_proxies",)),
     )
     # fmt: on

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.long_on_pypy
 def test_one_setting_is_explained_by_any_name(name):
     """An explanation has meaning, value, reason, and each way to write the setting."""
     text = explain(name, {"max_body_bytes": "5M"}, {}, {}, "x.toml")
-    assert text.startswith("--max-body SIZE (Limits)\n\nLargest request body; beyond it: 413.\n\n")
+    assert text.startswith("--max-body SIZE (Limits)\n\nLargest request body; beyond: 413.\n\n")
     assert "now:       5MiB, from --max-body\n" in text and "default:   1GiB. waitress's limit" in text
     assert 'variable:  ASERVE_MAX_BODY\nTOML:      max-body = "5MiB"\nkeyword:   max_body_bytes\n' in text
 

@@ -60,37 +60,37 @@ class MovingSettings(EngineSettings):
     # fmt: off
     dropped_guards: str = row(
         "refuse", "Process", "--dropped-guards", choice("refuse", "warn"),
-        "what follows if a file of uWSGI or gunicorn has a rule that keeps clients from the app, such as a route with ldapauth, and aserve cannot "
-        "obey it: no start, or a warning; see `aserve docs moving-from-uwsgi-options`",
-        "A site that asked for a password must not be served without one because its server is another.",
+        "the effect of a rule in a file of uWSGI or gunicorn to keep clients from the app, such as a route with ldapauth, "
+        "beyond aserve's means: no start, or a warning; see `aserve docs moving-from-uwsgi-options`",
+        "A site with a password must not be served without a password because of a new server.",
     )
     master_fifo: str | None = row(
         None, "Process", "--master-fifo", FILE,
-        "FIFO that the supervisor makes, and whose letters it obeys as uWSGI does its master-fifo's: r and c reload, q ends, + and - change the "
+        "FIFO made by the supervisor, with the letters of uWSGI's master-fifo: r and c reload, q ends, + and - change the "
         "number of workers, l opens logs anew; see `aserve docs moving-from-uwsgi-options`",
-        "It is for deploy scripts that were written for uWSGI; `aserve reload` says whether the new code serves.",
+        "For deploy scripts written for uWSGI; `aserve reload` says whether the new code serves.",
         needs=REPLACED,
         fixed=True,
         path=whole,
     )
     environ_as: str | None = row(
         None, "Proxies", "--environ-as", SERVER,
-        "which server's environ the app finds, where they differ: X-Forwarded-* of any peer as they came, REMOTE_ADDR of the peer, and the "
-        "scheme as uWSGI or gunicorn has it; with gunicorn RAW_URI, too; see `aserve docs proxies`",
-        "A client can send these fields, so that an app which is new here does not see them. Settings of uWSGI and gunicorn imply their own: an app "
-        "that was behind a proxy there knows which of the addresses it believes, and must go on with https. With uwsgi and trusted-proxies, "
+        "which server's environ the app finds, where environs differ: X-Forwarded-* of any peer unchanged, REMOTE_ADDR of the "
+        "peer, and the scheme as in uWSGI or gunicorn; with gunicorn RAW_URI, too; see `aserve docs proxies`",
+        "A client can send these fields, so a new app does not see them. Settings of uWSGI and gunicorn imply their own: an "
+        "app behind a proxy there knows which addresses to believe, and must go on with https. With uwsgi and trusted-proxies, "
         "aserve's rules decide about these fields.",
     )
     scheme_fields: Sequence[str] = row(
         (), "Proxies", "--scheme-fields", NAMED_VALUES,
-        "with --environ-as gunicorn, the fields by which a trusted proxy says https, each with the value that says so, or none; repeatable",
-        "gunicorn's secure_scheme_headers; without it X-Forwarded-Proto: https, X-Forwarded-Protocol: ssl and X-Forwarded-Ssl: on, as there. "
-        "With any other value such a field says http.",
+        "with --environ-as gunicorn, the fields of a trusted proxy for https, each with the value for https, or none; repeatable",
+        "gunicorn's secure_scheme_headers; without a value X-Forwarded-Proto: https, X-Forwarded-Protocol: ssl and "
+        "X-Forwarded-Ssl: on, as there. Any other value of such a field says http.",
     )
     argv: Sequence[str] = row(
         (), "Process", "--argv", WORDS,
-        "a word of sys.argv as the app finds it when it is imported, the program's name first; repeatable; without it aserve's own",
-        "An app that parses sys.argv at its import must not find aserve's flags. Settings of uWSGI and gunicorn set it to what the app found there.",
+        "a word of sys.argv for the app's import, the program's name first; repeatable; by default aserve's own",
+        "An app with a parser of sys.argv at import must not find aserve's flags. Settings of uWSGI and gunicorn set the words of these servers.",
         secret=show_argument,
     )
     # fmt: on

@@ -304,8 +304,8 @@ class RouteSettings(EngineSettings):
     # fmt: off
     route: Sequence[str] = row(
         (), "Serving", "--route", ROUTES,
-        "requests that a registered RPC function answers, or that a password, a status or a redirect keeps from the app; repeatable; see `aserve docs rpc`",
-        "For configurations that use uWSGI's internal routing to call RPC functions.",
+        "requests answered by a registered RPC function, or kept from the app by a password, a status or a redirect; repeatable; see `aserve docs rpc`",
+        "For configurations with calls of RPC functions by uWSGI's internal routing.",
         secret=show_route,
         lacks=lacks_action,
     )

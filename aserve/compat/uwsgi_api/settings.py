@@ -148,32 +148,32 @@ class UwsgiSettings(SharingSettings):
     uwsgi_module: str = row(
         "auto", "Serving", "--uwsgi-module", choice("auto", "on", "off"),
         "whether `import uwsgi` works in the app; auto: with a uwsgi bind, --route, --spooler, --uwsgi-cache, --uwsgi-mule or --shared",
-        "Apps use the import to detect uWSGI, and half of them behave differently if it fails; see `aserve docs uwsgi-api`. "
+        "Apps use the import to detect uWSGI, and half of these apps behave differently without; see `aserve docs uwsgi-api`. "
         "A server in your own program leaves this to you.",
         fixed=True,
     )
     uwsgi_cache: Sequence[str] = row(
         (), "Serving", "--uwsgi-cache", CACHES,
-        "a cache that all workers share, for uwsgi.cache_get and the like, as in uWSGI's option cache2; repeatable; see `aserve docs uwsgi-api`",
-        "Only you know what is worth caching. Memory is taken as the cache fills.",
+        "a cache shared by all workers, for uwsgi.cache_get and the like, as in uWSGI's option cache2; repeatable; see `aserve docs uwsgi-api`",
+        "Only you know the values worth caching. Memory is taken as the cache fills.",
         fixed=True,
     )
     uwsgi_queue: str | None = row(
         None, "Serving", "--uwsgi-queue", QUEUE,
-        "a ring of messages that all workers share, for uwsgi.queue_push and the like, as in uWSGI's option queue; see `aserve docs uwsgi-api`",
+        "a ring of messages shared by all workers, for uwsgi.queue_push and the like, as in uWSGI's option queue; see `aserve docs uwsgi-api`",
         "Only apps written for uWSGI use it.",
         fixed=True,
     )
     uwsgi_sharedarea: Sequence[str] = row(
         (), "Serving", "--uwsgi-sharedarea", AREAS,
-        "memory that all workers share, for uwsgi.sharedarea_read and the like, as in uWSGI's option sharedarea; repeatable; see `aserve docs uwsgi-api`",
+        "memory shared by all workers, for uwsgi.sharedarea_read and the like, as in uWSGI's option sharedarea; repeatable; see `aserve docs uwsgi-api`",
         "Only apps written for uWSGI use it.",
         fixed=True,
     )
     uwsgi_metric: Sequence[str] = row(
         (), "Serving", "--uwsgi-metric", METRICS,
-        "a number that all workers share, for uwsgi.metric_inc and the like, as in uWSGI's option metric; repeatable; see `aserve docs uwsgi-api`",
-        "Only apps written for uWSGI use it; prometheus_client's metrics are in --metrics.",
+        "a number shared by all workers, for uwsgi.metric_inc and the like, as in uWSGI's option metric; repeatable; see `aserve docs uwsgi-api`",
+        "Only apps written for uWSGI use such numbers; prometheus_client's metrics are in --metrics.",
         fixed=True,
     )
     # fmt: on

@@ -63,26 +63,26 @@ class AccessLogSettings(EngineSettings):
     access_log: str | None = row(
         None, "Logs", "--access-log", LOG_PATH,
         "write a line for each request to a file, to standard output with -, with syslog: to the machine's log, or to a logger; see `aserve docs logging`",
-        "Most servers stand behind a proxy that writes one already.",
+        "Most servers stand behind a proxy with an access log.",
         path=whole_log,
     )
     access_log_copy: Sequence[str] = row(
         (), "Logs", "--access-log-copy", LOG_COPIES,
-        "a further place that has the same lines as --access-log; repeatable",
-        "One place is enough, unless a file and a collector of logs both want them.",
+        "a further place for the lines of --access-log; repeatable",
+        "A single place is enough, unless a file and a collector of logs both want lines.",
         path=whole_log,
         needs=_LOG,
     )
     access_log_format: str = row(
         "combined", "Logs", "--access-log-format", LOG_FORMAT,
-        "what a line shows: combined, common, uwsgi, json, or text with gunicorn's or uWSGI's names of values; see `aserve docs logging`",
-        "Apache and nginx write it by default, and most tools read it.",
+        "the contents of a line: combined, common, uwsgi, json, or text with gunicorn's or uWSGI's names of values; see `aserve docs logging`",
+        "Apache and nginx write this format by default, and most tools read this format.",
         needs=_LOG,
     )
     access_log_skip: Sequence[str] = row(
         (), "Logs", "--access-log-skip", SKIPS,
         "requests without a line, such as health checks: '/healthz 2xx'; repeatable",
-        "A line that was left out is missing when you need it.",
+        "A line left out is missing in time of need.",
         needs=_LOG,
     )
     # fmt: on

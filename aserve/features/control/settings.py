@@ -27,9 +27,10 @@ class ControlSettings(EngineSettings):
     # fmt: off
     control: str | None = row(
         None, "Process", "--control", FILE,
-        "unix socket through which `aserve status`, `stacks`, `reload`, `workers` and `balancers` reach this server; for root and its own user only",
-        "It is in a folder that only the server's user may write to: `control` in the RuntimeDirectory= of systemd's unit, else a file of the "
-        "server's address in $XDG_RUNTIME_DIR. Where neither is there, it is off. `aserve status` finds it there, and below /run/aserve, by itself.",
+        "unix socket of this server for `aserve status`, `stacks`, `reload`, `workers` and `balancers`; for root and the server's user only",
+        "By default in a folder with write access for the server's user only: `control` in the RuntimeDirectory= of systemd's "
+        "unit, else a file of the server's address in $XDG_RUNTIME_DIR. Without both, there is no socket. `aserve status` "
+        "finds the socket there, and below /run/aserve, by itself.",
         fixed=True,
         path=whole,
     )

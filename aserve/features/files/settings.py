@@ -191,20 +191,20 @@ class FileSettings(EngineSettings):
     static: Sequence[str] = row(
         (), FILES, "--static", FOLDERS,
         "serve files below a path; repeatable, the longest wins; requests without a file there go to the app; see `aserve docs files`",
-        "Only you know which folders are public.",
+        "Only you know the public folders.",
         path=whole_folder,
     )
     static_index: Sequence[str] = row(
         ("index.html",), FILES, "--static-index", NAMES,
-        "the file that is sent for its folder; repeatable, the first that exists; empty: none",
+        "the file sent for a folder; repeatable, the first present counts; empty: none",
         "The default of web servers. Folders are never listed.",
         needs=_STATIC,
     )
     static_expires: Sequence[str] = row(
         (), FILES, "--static-expires", EXPIRIES,
-        "how long clients may keep a file without asking: '10m', '\\.[0-9a-f]{12}\\. immutable'; repeatable, the first that matches "
-        "the path; none: they ask each time, and get 304",
-        "Asking is always correct, and cheap. Only you know which names contain a hash of the content.",
+        "how long clients may keep a file without asking: '10m', '\\.[0-9a-f]{12}\\. immutable'; repeatable, the first match of "
+        "the path counts; none: clients ask each time, and get 304",
+        "Asking is always correct, and cheap. Only you know the names with a hash of the content.",
         needs=_STATIC,
     )
     static_fields: Sequence[str] = row(
@@ -216,27 +216,27 @@ class FileSettings(EngineSettings):
     )
     static_symlinks: bool = row(
         False, FILES, "--static-symlinks", SWITCH,
-        "follow symbolic links that lead out of the folder",
-        "A user with write access to the folder could otherwise publish any file that the server can read. Links that stay inside are followed.",
+        "follow symbolic links out of the folder",
+        "A user with write access to the folder could otherwise publish any file readable for the server. Links inside the folder are followed.",
         needs=Needs(("static", "x_sendfile")),
     )
     x_sendfile: Sequence[str] = row(
         (), FILES, "--x-sendfile", SENT,
-        "folder whose files the app may send by naming them in X-Sendfile, or with a prefix in X-Accel-Redirect; repeatable; "
-        "see `aserve docs files`",
-        "An app that is written for a front server names that server's files; only you know which of them it may send.",
+        "folder whose files the app may send by name in X-Sendfile, or with a prefix in X-Accel-Redirect; repeatable; see "
+        "`aserve docs files`",
+        "An app written for a front server names this server's files; only you know which files may go out.",
         path=whole_folder,
     )
     compress: bool = row(
         False, FILES, "--compress", SWITCH,
-        "compress the app's responses of text, by gzip, and by br and zstd where a package for them is installed; see `aserve docs files`",
-        "A front server can do it as well. With TLS, the length of a compressed page reveals a secret in it, if the page also contains "
-        "text from a stranger (BREACH): only you know your pages.",
+        "compress the app's responses of text, by gzip, and by br and zstd where a package is installed; see `aserve docs files`",
+        "A front server can compress as well. With TLS, the length of a compressed page reveals a secret inside, if the page "
+        "also contains text from a stranger (BREACH): only you know your pages.",
     )
     compress_min_bytes: int = row(
         KIB, FILES, "--compress-min", size(0, GIB),
-        "shortest body that is compressed, if its length is known",
-        "Guess: a shorter body fits into one packet uncompressed.",
+        "shortest compressed body, if the length is known",
+        "Guess: a shorter body fits into a packet uncompressed.",
         needs=Needs(("compress",)),
     )
     # fmt: on

@@ -18,12 +18,12 @@ class HTTP2Settings(EngineSettings):
     # fmt: off
     http2: str = row(
         "auto", "Serving", "--http2", choice("auto", "h2c", "off"),
-        "HTTP/2 for clients that ask for it over TLS; h2c: without TLS, too, for proxies in --trusted-proxies; see `aserve docs http2`",
-        "Browsers load a page with many parts sooner by it. A request costs more CPU time than over HTTP/1.1, which clients may still choose.",
+        "HTTP/2 for clients with this choice over TLS; h2c: without TLS, too, for proxies in --trusted-proxies; see `aserve docs http2`",
+        "Browsers load a page with many parts sooner. A request costs more CPU time than over HTTP/1.1; clients may still choose HTTP/1.1.",
     )
     max_streams: int = row(
         100, "Limits", "--max-streams", count(1, 10_000),
-        "requests of one HTTP/2 connection at the same time; each counts as a connection in --max-connections",
+        "requests of an HTTP/2 connection at the same time; each counts as a connection in --max-connections",
         "RFC 9113 section 6.5.2 recommends no fewer than 100; a browser opens about as many.",
         needs=_HTTP2,
     )

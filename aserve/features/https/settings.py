@@ -130,55 +130,56 @@ class HTTPSSettings(SharingSettings):
     # fmt: off
     https: Sequence[str] = row(
         (), GROUP, "--https", NAMES,
-        "serve this name over TLS, with a certificate that aserve gets from Let's Encrypt and renews; repeatable; without --bind, listen on "
-        "ports 443 and 80; see `aserve docs letsencrypt`",
-        "Only you know your name, and whether you accept the authority's terms. It needs acme (pip install 'aserve-wsgi[acme]').",
+        "serve this name over TLS, with a certificate from Let's Encrypt, renewed by aserve; repeatable; without --bind, "
+        "listen on ports 443 and 80; see `aserve docs letsencrypt`",
+        "Only you know your name, and whether you accept the authority's terms. This needs acme (pip install 'aserve-wsgi[acme]').",
     )
     https_folder: str | None = row(
         None, GROUP, "--https-folder", FILE,
-        "folder of the certificates, their keys and the account's; no other user may read it",
-        "The folder https in systemd's $STATE_DIRECTORY; else, for root and with --user, /var/lib/aserve/https; for others "
-        "~/.local/share/aserve/https.",
+        "folder of the certificates, their keys and the account's; no other user may read the folder",
+        "The folder https in systemd's $STATE_DIRECTORY; else, for root and with --user, /var/lib/aserve/https; for any other "
+        "user ~/.local/share/aserve/https.",
         needs=_NAMED,
         path=whole,
     )
     acme_directory: str = row(
         LETS_ENCRYPT, GROUP, "--acme-directory", DIRECTORY,
         "URL of the authority's directory",
-        "Let's Encrypt is free, and every browser trusts it. https://acme-staging-v02.api.letsencrypt.org/directory is for trying: it has "
-        "higher limits, and no browser trusts it.",
+        "Let's Encrypt is free, and every browser trusts Let's Encrypt. https://acme-staging-v02.api.letsencrypt.org/directory "
+        "is for trials, with higher limits, and without any browser's trust.",
         needs=_NAMED,
     )
     acme_terms: str = row(
         "no", GROUP, "--acme-terms", choice("accept", "no"),
-        "accept: you have read the terms of the authority, and agree; without this it gives no certificate",
+        "accept: you have read the terms of the authority, and agree; without this the authority gives no certificate",
         "Only you can agree.",
         needs=_NAMED,
     )
     acme_email: str | None = row(
         None, GROUP, "--acme-email", EMAIL,
-        "address at which the authority may write to you",
+        "your mail address for the authority",
         "Let's Encrypt writes no mail; other authorities may want an address.",
         needs=_NAMED,
     )
     acme_ca: str | None = row(
         None, GROUP, "--acme-ca", FILE,
-        "PEM file of the authorities that vouch for the directory's own TLS, where it is a private one",
+        "PEM file of the authorities behind the directory's own TLS, for a private directory",
         "Public authorities are known to the library.",
         needs=_NAMED,
         path=whole,
     )
     https_redirect: int | str = row(
         "auto", GROUP, "--https-redirect", REDIRECT,
-        "send requests without TLS to https:// at this port, by 308; auto: with --https, to the port of its bind; off: let the app answer them",
-        "A site with certificates is to be read over TLS. Health checks, the authority's questions, and requests whose trusted proxy says "
-        "https are answered. Name the port where another stands before it, as a container's published one, or with a certificate of your own.",
+        "send requests without TLS to https:// at this port, by 308; auto: with --https, to the port of this bind; off: the app answers",
+        "A site with certificates is to be read over TLS. Health checks, the authority's questions, and requests whose trusted "
+        "proxy says https are answered. Name the port where clients use another, as a container's published port, or with a "
+        "certificate of your own.",
     )
     hsts: str | None = row(
         None, GROUP, "--hsts", HSTS,
         "have browsers use nothing but https:// for this site, for so long: Strict-Transport-Security in each response over TLS",
-        "It cannot be taken back: a browser that has seen it refuses the site without a valid certificate until the time is over. Begin "
-        "with 300; a year is 31536000.",
+        "You cannot take HSTS back: until the time is over, a browser with this field refuses the site without a valid "
+        "certificate. Begin with 300; a year is 31536000.",
         needs=Needs(("https://",)),
     )
     # fmt: on

@@ -54,22 +54,22 @@ class MetricsSettings(EngineSettings):
     # fmt: off
     metrics: str | None = row(
         None, "Metrics", "--metrics", LISTENING,
-        "address at which Prometheus gets metrics of requests, threads, connections and workers by GET /metrics; see `aserve docs metrics`",
-        "An address of its own: metrics are not for clients, and it answers while every thread is busy. Counting costs each request a "
-        "microsecond or two.",
+        "address for Prometheus, with metrics of requests, threads, connections and workers by GET /metrics; see `aserve docs metrics`",
+        "A separate address: metrics are not for clients, and the address answers while every thread is busy. Counting costs "
+        "each request a microsecond or two.",
         fixed=True,
         path=whole_address,
     )
     metrics_app: str = row(
         "on", "Metrics", "--metrics-app", choice("on", "off"),
         "whether --metrics includes the app's own metrics of prometheus_client, added up over all workers",
-        "So there is one address to scrape. Without prometheus_client in the app's environment it has no effect.",
+        "So there is a single address to scrape. Without prometheus_client in the app's environment this has no effect.",
         needs=_METRICS,
         fixed=True,
     )
     statsd: str | None = row(
         None, "Metrics", "--statsd", STATSD,
-        "statsd to which metrics of requests, their times, threads and workers go once a second, by UDP or a unix socket; see `aserve docs metrics`",
+        "statsd for metrics of requests, their times, threads and workers, once a second, by UDP or a unix socket; see `aserve docs metrics`",
         "Counting costs the same as for --metrics. A host name is looked up once, at the start.",
         fixed=True,
         path=whole_address,
@@ -77,35 +77,35 @@ class MetricsSettings(EngineSettings):
     statsd_prefix: str = row(
         "aserve", "Metrics", "--statsd-prefix", STATSD_NAME,
         "prefix of the names for --statsd",
-        "gunicorn's names begin with gunicorn: to keep dashboards that use them, give gunicorn, or PREFIX.gunicorn.",
+        "gunicorn's names begin with gunicorn: to keep such dashboards, give gunicorn, or PREFIX.gunicorn.",
         needs=Needs(("statsd",)),
         fixed=True,
     )
     stats: str | None = row(
         None, "Metrics", "--stats", STATS,
-        "address that sends the JSON of uWSGI's stats server to every client, for uwsgitop and its like; see `aserve docs metrics`",
-        "It is of use only with such tools. It counts requests, as --metrics does.",
+        "address with the JSON of uWSGI's stats server for every client, for uwsgitop and the like; see `aserve docs metrics`",
+        "Of use only with such tools. Requests are counted, as for --metrics.",
         fixed=True,
         path=_whole_stats,
     )
     status_page: str = row(
         "local", "Metrics", "--status-page", choice("local", "all", "off"),
-        "which clients may see the status page at the address of --metrics: those on this machine, all that reach the address, or none",
-        "It shows the paths of running requests, and settings: more than numbers, and nothing for strangers.",
+        "clients with access to the status page at the address of --metrics: on this machine, all, or none",
+        "The page shows the paths of running requests, and settings: more than numbers, and nothing for strangers.",
         needs=_METRICS,
     )
     metrics_mode: int | None = row(
         None, "Metrics", "--metrics-mode", METRICS_MODE,
         "mode of the files of the unix sockets of --metrics, --stats and --agent-check; users with write access may connect",
-        "As with other servers: under umask 022 only root and the user that aserve runs as may connect. The status page shows "
-        "the paths of requests, which are not for every user of this machine.",
+        "As with other servers: under umask 022 only root and the user of aserve may connect. The status page shows the paths "
+        "of requests, not meant for every user of this machine.",
         needs=Needs(("metrics", "stats", "agent_check")),
         fixed=True,
     )
     agent_check: str | None = row(
         None, "Health checks", "--agent-check", LISTENING,
-        "address that answers HAProxy's agent check with a weight by free threads, or drain, maint, stopped; see `aserve docs balancers`",
-        "An address of its own answers while every worker hangs. It is of use only with HAProxy.",
+        "address for HAProxy's agent check, answered with a weight by free threads, or drain, maint, stopped; see `aserve docs balancers`",
+        "A separate address answers while every worker hangs. Of use only with HAProxy.",
         fixed=True,
         path=whole_address,
     )

@@ -20,17 +20,17 @@ class ProgramSettings(EngineSettings):
     # fmt: off
     attach: Sequence[str] = row(
         (), "Processes", "--attach", COMMANDS,
-        "a program to run beside the workers, started anew when it ends and when they are reloaded: 'celery -A shop worker', "
-        "'beat=celery -A shop beat'; repeatable; see `aserve docs attached`",
-        "systemd can start such services, too; this is for those that belong to the app, and change with it.",
+        "a program to run beside the workers, started anew after an end and at a reload: 'celery -A shop worker', 'beat=celery "
+        "-A shop beat'; repeatable; see `aserve docs attached`",
+        "systemd can start such services, too; this is for programs of the app, changed together with the app.",
         secret=show_program,
         needs=REPLACED,
     )
     cron: Sequence[str] = row(
         (), "Processes", "--cron", TIMED,
-        "a command to run beside the workers at times, as crontab has them, one run of it at a time: '0 3 * * * ./manage.py clearsessions'; "
-        "repeatable; see `aserve docs attached`",
-        "cron and systemd can do it, too; this is for commands that belong to the app, and change with it.",
+        "a command to run beside the workers at times, as in a crontab, one run at a time: '0 3 * * * ./manage.py "
+        "clearsessions'; repeatable; see `aserve docs attached`",
+        "cron and systemd can run commands, too; this is for commands of the app, changed together with the app.",
         secret=show_timed,
         needs=REPLACED,
     )

@@ -88,8 +88,9 @@ class SharingSettings(EngineSettings):
     # fmt: off
     shared: str | None = row(
         None, "Serving", "--shared", SHARED,
-        "Redis or Valkey in which all hosts share the cache, locks, timers and cron of `import uwsgi`, queues of --spooler, and certificates of --https with their keys; see `aserve docs uwsgi-api` and `aserve docs certificates`",
-        "Without it each host has its own, and no other server has to run. It needs redis (pip install 'aserve-wsgi[redis]'). Put a password into the variable: every user can read a command line.",
+        "Redis or Valkey shared by all hosts, for the cache, locks, timers and cron of `import uwsgi`, queues of --spooler, and certificates of --https with their keys; see `aserve docs uwsgi-api` and `aserve docs certificates`",
+        "By default each host has separate ones, and no other server has to run. This needs redis (pip install "
+        "'aserve-wsgi[redis]'). Put a password into the variable: every user can read a command line.",
         secret=show_url,
         fixed=True,
     )

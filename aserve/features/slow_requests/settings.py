@@ -16,7 +16,7 @@ class SlowRequestSettings(EngineSettings):
     # fmt: off
     slow_request_seconds: float = row(
         0.0, "Logs", "--slow-request", duration(0.0),
-        "log a request that takes longer than this while it runs, with the stack of its thread; 0: none; see `aserve docs logging`",
-        "Only you know how long a request may take. On, it costs an app that does nothing 5 % more instructions.",
+        "log a request longer than this during the run, with the stack of the thread; 0: none; see `aserve docs logging`",
+        "Only you know how long a request may take. An empty app needs 5 % more instructions then.",
     )
     # fmt: on

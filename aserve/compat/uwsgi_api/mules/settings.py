@@ -71,14 +71,14 @@ class MuleSettings(UwsgiSettings):
     # fmt: off
     uwsgi_mule: Sequence[str] = row(
         (), "Processes", "--uwsgi-mule", MULES,
-        "a process beside the workers that gets the messages of uwsgi.mule_msg and @mulefunc, or runs a program, whose relative path is one of --chdir; repeatable; see `aserve docs uwsgi-api`",
-        "For apps written for uWSGI. A task queue does more, and keeps its tasks when the server ends.",
+        "a process beside the workers for messages of uwsgi.mule_msg and @mulefunc, or for a program, with a path relative to --chdir; repeatable; see `aserve docs uwsgi-api`",
+        "For apps written for uWSGI. A task queue does more, and keeps tasks over the end of the server.",
         needs=REPLACED,
         fixed=True,
     )
     uwsgi_farm: Sequence[str] = row(
         (), "Processes", "--uwsgi-farm", FARMS,
-        "mules of one name, of which any gets a message of uwsgi.farm_msg; repeatable; see `aserve docs uwsgi-api`",
+        "mules of a common name; any of these gets a message of uwsgi.farm_msg; repeatable; see `aserve docs uwsgi-api`",
         "As for --uwsgi-mule.",
         needs=Needs(("uwsgi_mule",)),
         fixed=True,

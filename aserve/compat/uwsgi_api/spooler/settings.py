@@ -30,33 +30,34 @@ class SpoolerSettings(UwsgiSettings):
     # fmt: off
     spooler: Sequence[str] = row(
         (), "Processes", "--spooler", PATHS,
-        "folder of jobs that the app adds by uwsgi.spool or @spool, and that separate processes do; or shared:NAME, a queue of all hosts in --shared; repeatable; see `aserve docs spooler`",
-        "For apps written for uWSGI, and others with few jobs. A task queue does more.",
+        "folder of jobs, added by the app with uwsgi.spool or @spool, and done by separate processes; or shared:NAME, a queue "
+        "of all hosts in --shared; repeatable; see `aserve docs spooler`",
+        "For apps written for uWSGI, and any app with few jobs. A task queue does more.",
         needs=REPLACED,
         path=whole_spool,
     )
     spooler_processes: int = row(
         1, "Processes", "--spooler-processes", count(1, 64),
-        "processes that do the jobs of each --spooler",
-        "uWSGI's default: jobs are done one after another.",
+        "processes for the jobs of each --spooler",
+        "uWSGI's default: a job at a time.",
         needs=_SPOOLER,
     )
     spooler_seconds: float = row(
         0.0, "Processes", "--spooler-timeout", duration(0.0),
-        "how long a job of --spooler may take; then its process is killed, and the job is done again; 0: any time",
-        "Only you know how long a job may take, and what it leaves behind if it is cut off.",
+        "how long a job of --spooler may take; then the job's process is killed, and the job is done again; 0: any time",
+        "Only you know how long a job may take, and the remains of a job cut off.",
         needs=_SPOOLER,
     )
     spooler_max_jobs: int = row(
         0, "Processes", "--spooler-max-jobs", count(0, 1_000_000_000),
-        "jobs after which a process of --spooler is replaced by a new one; 0: any number",
-        "As for --max-requests: only an app that leaks needs it.",
+        "jobs before a process of --spooler is replaced by a new process; 0: any number",
+        "As for --max-requests: only an app with leaks needs a limit.",
         needs=_SPOOLER,
     )
     spooler_import: Sequence[str] = row(
         (), "Processes", "--spooler-import", MODULES,
-        "module, or file of Python, that processes of --spooler import after the app; repeatable",
-        "The app mostly imports its jobs by itself.",
+        "module, or file of Python, imported by processes of --spooler after the app; repeatable",
+        "The app mostly imports the jobs by itself.",
         needs=_SPOOLER,
     )
     # fmt: on
