@@ -54,7 +54,9 @@ def _look_at(server: str, cases: Sequence[Compared]) -> str:
     of_rest = f"Of {rest} the log names the difference. " if rest else ""
     counts = f"Of {len(cases)} [cases](moving-table.md) {same} are the same on {server} and on aserve, and {harmless} differ without harm. {of_rest}"
     if _is_long(cases):
-        return f"\n{counts}[The page of cases](moving-table.md#{server.lower()}) has each line, and each difference.\n\n"
+        return (
+            f"\n{counts}[The page of cases](moving-table.md#{server.lower()}) has each line, and each difference.\n\n"
+        )
     return f"""
 {counts}These lines it has for them:
 {_rows(cases)}"""
