@@ -32,7 +32,7 @@ OF_MAPPED = (
 )
 # What a difference is like, and the line of the log that says it.
 BY_LINES = {
-    r"(logs|line): .*": r"messages go to standard error|it is not written|nothing is written there|logger|hyphen for what",
+    r"(logs|line): .*": r"messages go to standard error|it is not written|nothing is written there|logger|hyphen for what|has the form of",
     r"(sockets|left): .*stats.*": r"stats = ",
     r"at once: .*": r"gevent|worker_class|cheaper-initial",
     r"static: .*": r"static-|route = |route-",

@@ -122,10 +122,14 @@ class _AbsentError(AttributeError):
 
 class _Server(SimpleNamespace):
     def __getattr__(self, name: str) -> Any:
-        raise _AbsentError(f"aserve has no server.{name}")
+        if name != "WORKERS":
+            raise _AbsentError(f"aserve has no server.{name}")
+        self.WORKERS: dict[int, Any] = {}
+        logger.warning("a hook of gunicorn's configuration asks for server.WORKERS, which is empty here")
+        return self.WORKERS
 
 
-_SERVER = _Server(log=logger, cfg=None, WORKERS={})  # of this process, over reloads: hooks keep what they set on it
+_SERVER = _Server(log=logger, cfg=None)  # of this process, over reloads: hooks keep what they set on it
 
 
 class _Worker(SimpleNamespace):

@@ -1,6 +1,6 @@
 """Formats of log lines, in uWSGI's names or gunicorn's.
 
-Owns:     take_log_format.
+Owns:     take_log_format, take_time_form.
 Thread:   any.
 Not here: the values of a line (features/access_log/log_values.py), where lines are written (uwsgi_values.py).
 """
@@ -45,6 +45,16 @@ def take_log_format(draft: Draft, given: Given) -> None:
         if unknown:
             draft.note(given, f"lines have a hyphen for what is not known: {', '.join(unknown)}")
         draft.put("access-log-format", form, given)
+        if "%(ftime)" in str(given.value):
+            take_time_form(draft, given._replace(key="ftime"))
+
+
+def take_time_form(draft: Draft, given: Given) -> None:
+    """Take what gives %(ftime) a form of its own, all three together: log-date with a form, logformat-strftime, and the name in log-format."""
+    if given.key not in ("log-date", "logdate") or "%" in str(given.value):
+        draft.facts[given.key.replace("-", "")] = given
+    if {"ftime", "logformatstrftime", "logdate"} <= draft.facts.keys():
+        draft.note(draft.facts["logdate"], "%(ftime) has the form of %(ltime), and not this one")
 
 
 def _of_uwsgi(form: str, unknown: dict[str, None]) -> str:

@@ -351,6 +351,7 @@ def _text_of(path: str, option: Given) -> str:
     try:
         return read_text(_FD.sub("/dev/fd/", path))
     except (OSError, ValueError) as fault:
-        raise ConfigError(
-            f"{option.where}: {option}: cannot read {path}: {getattr(fault, 'strerror', fault)}"
-        ) from None
+        why = getattr(fault, "strerror", fault)
+        if "://" in path:  # uWSGI fetches a URL, or takes what was appended to its binary
+            why = "here are files, fd:// and exec://, such as @(exec://curl -sf URL)"
+        raise ConfigError(f"{option.where}: {option}: cannot read {path}: {why}") from None

@@ -11,7 +11,7 @@ It is long because it is data.
 from __future__ import annotations
 
 from .draft import Row, Rows, always, maps, unlike
-from .log_formats import take_log_format
+from .log_formats import take_log_format, take_time_form
 from .uwsgi_hooks import take_hook
 from .uwsgi_values import (
     MAX_BACKLOG,
@@ -219,7 +219,8 @@ ROWS: tuple[Row, ...] = (
     maps("log-format logformat", "access-log-format", take_log_format, "each name has uWSGI's meaning, others are those of `uwsgi.set_logvar`; one that aserve has not, such as `vszM`, is a hyphen, and the log names it; without it lines are as uWSGI's own"),
     maps("log-x-forwarded-for", "trusted-proxies", switch("log-x-forwarded-for"), "name your proxies there; see `aserve docs proxies`"),
     unlike("log-maxsize log-backupname log-truncate", "logrotate does it, with SIGUSR1"),
-    always("log-master log-master-bufsize threaded-logger log-micros log-date logdate log-prefix log-reopen log-master-stream log-master-req-stream logformat-strftime log-format-strftime logger-list loggers-list", "SIGUSR1 opens logs anew; each line has its time"),
+    maps("log-date logdate logformat-strftime log-format-strftime", "", take_time_form, "each line has its time; `%(ftime)` has the form of `%(ltime)`, and a line in the log says so"),
+    always("log-master log-master-bufsize threaded-logger log-micros log-prefix log-reopen log-master-stream log-master-req-stream logger-list loggers-list", "SIGUSR1 opens logs anew; each line has its time"),
     maps("logfile-chmod", "", take_log_mode, "of the files of `logto` and `daemonize`; without it log files that are made have `640`, as in uWSGI"),
     always("logfile-chown", "log files belong to `uid` and `gid`"),
     unlike("alarm* log-alarm alarm-list not-alarm-log not-log-alarm segfault-alarm backlog-alarm lq-alarm listen-queue-alarm", "what watches your logs does it"),

@@ -62,7 +62,10 @@ class AccessLog:
             self._target: Target = open_targets([name, *copies])
         except (OSError, ValueError) as exc:
             shown = " or ".join(map(repr, [name, *copies]))
-            raise BindError(f"cannot write the access log {shown}: {_why(exc)}; see --access-log") from None
+            why_not = (
+                ", and aserve docs deploy" if isinstance(exc, PermissionError) else ""
+            )  # what root makes for a user
+            raise BindError(f"cannot write the access log {shown}: {_why(exc)}; see --access-log{why_not}") from None
         self._format = LineFormat(line_format, worker)
         # The format for native/lines.c; None: Python makes all lines.
         self.program = None if skip else new_program(line_format, lambda: self._epoch, worker)

@@ -9,6 +9,7 @@ import types
 
 import pytest
 
+from aserve.compat.moving import gunicorn_hooks
 from aserve.compat.moving.gunicorn_cfg import Cfg
 from aserve.compat.moving.gunicorn_hooks import GunicornHooks, Hooks, does_nothing
 from aserve.extension import Life, LifeContext, Lost
@@ -104,6 +105,17 @@ def test_what_the_objects_lack(caplog):
     assert caplog.messages[-1] == "gunicorn's hook post_fork has ended early: aserve has no worker.sockets"
     with pytest.raises(LoadError, match=r"wrap the app where it is made"):
         hooks.app_is_loaded()
+
+
+def test_a_hook_that_asks_for_all_workers_is_told_that_there_are_none(caplog, monkeypatch):
+    """The hook goes on, with an empty dictionary, and the log says so once."""
+    monkeypatch.delitem(vars(gunicorn_hooks._SERVER), "WORKERS", raising=False)
+    found = []
+    hooks = Hooks(dict.fromkeys(("when_ready", "on_exit"), lambda server: found.append(server.WORKERS)), Cfg())
+    for name in ("when_ready", "on_exit"):
+        hooks.in_supervisor(name)
+    assert found == [{}, {}] and found[0] is found[1]
+    assert caplog.messages == ["a hook of gunicorn's configuration asks for server.WORKERS, which is empty here"]
 
 
 NAMES = ("on_starting", "when_ready", "on_reload", "on_exit", "post_fork", "post_worker_init", "worker_exit")

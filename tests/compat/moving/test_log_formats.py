@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from aserve.compat.moving.draft import Draft, Given
-from aserve.compat.moving.log_formats import take_log_format
+from aserve.compat.moving.log_formats import take_log_format, take_time_form
 
 
 def taken(take, value, key="key"):
@@ -47,6 +49,25 @@ def test_uwsgi_s_names_have_uwsgi_s_meaning(theirs, ours):
     """A name of ours, unknown to uWSGI, is the app's own; an s behind a name is text."""
     draft = taken(take_log_format, theirs, "log-format")
     assert draft.settings == {"access-log-format": ours} and not draft.notes
+
+
+def test_a_form_of_time_that_is_not_obeyed_is_told():
+    """Only where uWSGI would obey the form, in any order; with fewer options %(ftime) is %(ltime) there, too."""
+    options = [
+        Given("log-date", "%Y", "a:1"),
+        Given("log-format", "%(ftime)", "a:2"),
+        Given("logformat-strftime", True, "a:3"),
+    ]
+    for order in itertools.permutations(options):
+        draft = Draft("a.ini")
+        for given in order:
+            assert not draft.notes
+            (take_log_format if given.key == "log-format" else take_time_form)(draft, given)
+        assert [note.text for note in draft.notes] == ["%(ftime) has the form of %(ltime), and not this one"]
+    draft = Draft("a.ini")
+    for given in (Given("log-date", "true", "a:1"), *options[1:]):
+        (take_log_format if given.key == "log-format" else take_time_form)(draft, given)
+    assert not draft.notes
 
 
 @pytest.mark.parametrize("name", ["vars", "pktsize", "var.SERVER_NAME"])

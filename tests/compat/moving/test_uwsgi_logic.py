@@ -200,12 +200,14 @@ TOO_MUCH = "loops and placeholders make too much of it"
         ("if-hostname-match = a{99999999999999999999}", r"a\.ini:1: .*: no pattern: "),
         (f"if-hostname-match = {'(' * 20_000}{')' * 20_000}", r"a\.ini:1: .*: no pattern: "),
         ("x = @(/dev/zero)", r"a\.ini:1: x = \.\.\.: cannot read /dev/zero: it has more than 10,000,000 characters"),
+        ("x = @(http://shop.example/a)", r"cannot read http://.*: here are files, fd:// and exec://, such as @\(exec://curl -sf URL\)$"),
+        ("x = @(data://0)", r"a\.ini:1: x = \.\.\.: cannot read data://0: here are files, fd:// and exec://"),
         ("x = @(a\0b)", r"a\.ini:1: .*: cannot read a.b: embedded null"),
         ("for-glob = a\0/*\nendfor", r"a\.ini:1: .*: embedded null"),
         ("for-readline = /dev/zero\nendfor", r"a\.ini:1: for-readline = /dev/zero: cannot read /dev/zero: it has more than"),
     ],
     ids=["doubling", "joining", "squaring", "ahead", "empty loop", "loop", "digits", "loops in loops", "blocks", "pattern", "repeats",
-         "deep pattern", "value without an end", "NUL", "NUL in a pattern", "lines without an end"],
+         "deep pattern", "value without an end", "URL", "data", "NUL", "NUL in a pattern", "lines without an end"],
 )  # fmt: skip
 def test_what_would_have_no_end(lines, why):
     """The error is one line with the file and the number of the line, within a moment."""

@@ -426,6 +426,17 @@ def test_a_file_that_cannot_be_written(tmp_path):
         AccessLog(str(tmp_path / "no" / "log"))
 
 
+def test_a_file_that_the_user_may_not_write_names_the_page(monkeypatch):
+    """The page says in which folders root makes the file for that user."""
+
+    def refuse(names):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("aserve.features.access_log.log.open_targets", refuse)
+    with pytest.raises(BindError, match=r"Permission denied; see --access-log, and aserve docs deploy$"):
+        AccessLog("/a")
+
+
 def test_a_response_that_never_started(log):
     """A client that left before the app's first word is logged without a code."""
     assert '" 0 - "' in line_of(log, code=0)
