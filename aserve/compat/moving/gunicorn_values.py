@@ -114,10 +114,9 @@ def take_log_level(draft: Draft, given: Given) -> None:
 
 
 def take_access_format(draft: Draft, given: Given) -> None:
-    """Take access_log_format; there %(b)s is 0 for a body without octets, and here a hyphen."""
+    """Take access_log_format."""
     if not is_unset(given.value):
-        form = given.value.replace("%(b)s", "%(B)s") if isinstance(given.value, str) else given.value
-        take_log_format(draft, given._replace(value=form))
+        take_log_format(draft, given)
 
 
 def take_statsd(draft: Draft, given: Given) -> None:

@@ -77,6 +77,7 @@ def _of_uwsgi(form: str, unknown: dict[str, None]) -> str:
 
 
 def _of_gunicorn(form: str, unknown: dict[str, None]) -> str:
+    form = form.replace("%(b)s", "%(B)s")  # there 0 for a body without octets, and here a hyphen
     for name in _NAMES.findall(form):
         try:
             check("access-log-format", f"%({name})")

@@ -26,6 +26,8 @@ def test_log_formats_take_uwsgis_names():
     assert taken(take_log_format, "%(h)s %(nope)s").settings == {"access-log-format": "%(h)s -"}  # gunicorn's
     draft = taken(take_log_format, "%(addr) %(customer)s %(metric.a)", "log-format")
     assert draft.settings == {"access-log-format": "%(addr) %(logvar.customer)s -"} and len(draft.notes) == 1
+    draft = taken(take_log_format, "%(b)s %(nope)s")
+    assert draft.settings == {"access-log-format": "%(B)s -"} and "key = %(b)s %(nope)s: " in str(draft.notes[0])
     draft = taken(take_log_format, "%(cpu)")  # of gunicorn's
     assert not draft.settings and draft.notes[0].text.endswith("lines are in the default format")
     assert not taken(take_log_format, 3).settings  # of a file that is code
