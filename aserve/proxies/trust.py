@@ -74,7 +74,7 @@ class Trust:
 
     def changes(self, exchange: Exchange) -> Environ:
         """
-        Return the entries of an environ changed by a trusted peer's claims, for a listener without TLS; the exchange stays unchanged.
+        Return the entries of an environ changed by a trusted peer's claims; the exchange stays unchanged. HTTPS stays, too.
 
         Raises:
             RequestRefused: the claims are malformed.

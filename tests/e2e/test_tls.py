@@ -329,9 +329,10 @@ def test_the_lane_is_taken(serve_tls, raw_client):
 
 @one_way
 @needs_curl
-def test_behind_a_trusted_proxy(serve_tls, authority):
+@pytest.mark.parametrize("version", ["--http1.1", "--http2"])
+def test_behind_a_trusted_proxy(serve_tls, authority, version):
     """Fields of a proxy that speaks TLS to us are believed as without TLS."""
-    fields = ["-H", "X-Forwarded-For: 203.0.113.9", "-H", "X-Forwarded-Proto: http"]
+    fields = [version, "-H", "X-Forwarded-For: 203.0.113.9", "-H", "X-Forwarded-Proto: http"]
     text = curl(serve_tls(apps.environ_json), authority, *fields)
     assert b'"REMOTE_ADDR": "127.0.0.1"' in text and b'"wsgi.url_scheme": "https"' in text
     assert b"HTTP_X_FORWARDED" not in text

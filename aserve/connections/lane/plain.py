@@ -84,13 +84,15 @@ class Plain:
         return self._trusting.trust.is_believed(Client(addr, "", self._base))
 
     def changes(self, exchange: Exchange) -> Environ | None:
-        """Return the entries of the environ that a trusted peer's claims change; None: the claims are malformed, or there are none."""
+        """Return the entries of the environ that a trusted peer's claims change; None: Python is needed."""
         assert self._trusting is not None
         exchange.connection = Client("", "", self._base)
         try:
-            return self._trusting.trust.changes(exchange) if exchange.forwarded is not None else None
+            changes = self._trusting.trust.changes(exchange) if exchange.forwarded is not None else None
         except RequestRefused:
             return None
+        # A proxy with TLS, of a client without TLS: HTTPS has to go, and C only adds entries.
+        return None if changes and "HTTPS" in self._base and changes["wsgi.url_scheme"] != "https" else changes
 
     def rewrite(self, exchange: Exchange, made_id: str) -> None:
         """

@@ -139,6 +139,16 @@ def test_a_proxys_words_change_the_environ():
         assert other.client is None
 
 
+@pytest.mark.parametrize(("scheme", "is_plain"), [("https", True), ("http", False)])
+def test_a_client_without_tls_of_a_proxy_with_tls_is_not_plain(scheme, is_plain):
+    """HTTPS would stay in the environ: C only adds entries."""
+    base = build_base_environ(
+        "server", "443", scheme="https", server_software="s", multithread=True, file_wrapper=object
+    )
+    plain = new_plain(service_of(gateway_of(TRUSTING), base_environ=base))
+    assert bool(plain.changes(exchange_with(("HTTP_X_FORWARDED_PROTO", scheme)))) is is_plain
+
+
 def test_a_promoted_request_keeps_its_name():
     """The exchange of a promoted request has the received name, or the one made by C, and its response tells the name."""
     assert new_plain(service_of(APP)).id_field is None
