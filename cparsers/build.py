@@ -34,12 +34,12 @@ HEADERS = [
     "load_board.h",
     "in_flight.h",
     "tls.h",
+    "hpack.h",
+    "h2.h",
     "lane.h",
     "pump.h",
     "sockets.h",
     "subreaper.h",
-    "hpack.h",
-    "h2.h",
 ]
 # ... and a line here.
 SOURCES = [
@@ -57,6 +57,9 @@ SOURCES = [
     "in_flight.c",
     "lane.c",
     "lane_accept.c",
+    "lane_h2.c",
+    "lane_h2_read.c",
+    "lane_h2_streams.c",
     "lane_none.c",
     "lane_read.c",
     "lane_shake.c",

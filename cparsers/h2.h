@@ -141,6 +141,7 @@ typedef struct {
     uint32_t frames;
     uint32_t text_len;
     h2_event events[H2_EVENTS];
+    uint32_t max_frames; /* H2_FRAMES at most */
     uint32_t text_cap; /* at least H2_FRAME_BYTES, and max_section_bytes and
                           H2_HEAD_ROOM, each with 128 more */
     char *text;
@@ -155,7 +156,7 @@ void h2_begin(h2_connection *c, const h2_limits *limits);
 /* Free what it has. */
 void h2_end(h2_connection *c);
 
-/* Receive data[at .. len): at most H2_FRAMES frames, and as long as there is
+/* Receive data[at .. len): at most max_frames frames, and as long as there is
  * room in found->text for a further one.  Octets of a part of a frame are
  * kept.  Returns where to go on: `len`, or less if frames are left. */
 size_t h2_receive(h2_connection *c, const char *data, size_t at, size_t len,
@@ -169,6 +170,9 @@ void h2_pass_second(h2_connection *c);
 
 /* How many octets of a body may be sent now, in one frame; or H2_GONE. */
 long h2_room(const h2_connection *c, uint32_t id);
+
+/* The same, in any number of frames. */
+long h2_window(const h2_connection *c, uint32_t id);
 
 /* Send a head of HTTP/1.1, if head_len is not 0, and up to h2_room() octets
  * of the body, if there are any.  `flags`: H2_END_STREAM, H2_IS_UPGRADE.

@@ -288,6 +288,18 @@ long h2_room(const h2_connection *c, uint32_t id)
     return stream == NULL ? H2_GONE : (long)room_of(c, stream);
 }
 
+long h2_window(const h2_connection *c, uint32_t id)
+{
+    const h2_stream *stream = sendable(c, id);
+    int64_t window;
+
+    if (stream == NULL)
+        return H2_GONE;
+    window = c->send_window < stream->send_window ? c->send_window
+                                                  : stream->send_window;
+    return window > 0 ? (long)window : 0;
+}
+
 long h2_send(h2_connection *c, uint32_t id, const char *head, size_t head_len,
              const char *body, size_t body_len, uint32_t flags)
 {

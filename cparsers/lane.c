@@ -36,7 +36,7 @@ int lane_available(void)
  * Two threads at once, each with its own time, could leave stall_at later
  * than the timer, which then would never be set again: the second does
  * nothing, and the timer may signal too early. */
-static void arm_stall_timer(lane *set)
+void arm_stall_timer(lane *set)
 {
     uint64_t soonest = waking_clock_us() + set->stall_us;
     uint64_t latest = soonest + set->stall_us;
@@ -54,7 +54,7 @@ static void arm_stall_timer(lane *set)
 
 /* A request was answered: as long as they are, nothing stalls.  Of a few one
  * looks at the clock; that two threads may count as one does no harm. */
-static void tell_progress(lane *set)
+void tell_progress(lane *set)
 {
     uint32_t n = __atomic_load_n(&set->nreplies, __ATOMIC_RELAXED) + 1;
 
@@ -96,6 +96,10 @@ static uint32_t read_ready(lane *set, const struct epoll_event *event,
         await_octets(set, fd, 1);
     } else if (is_shaking(conn)) {
         n += (uint32_t)shake(set, fd, &set->arrivals[n]);
+    } else if (carrier_at(set, fd) != 0) {
+        n = read_carrier(set, fd,
+                         (event->events & (EPOLLRDHUP | EPOLLHUP)) != 0, n,
+                         input_len);
     } else if (read_arrival(set, fd, (event->events & EPOLLPRI) != 0,
                             input_len, &set->arrivals[n])) {
         n++;
@@ -122,6 +126,8 @@ static uint32_t poll_once(lane *set, int timeout_ms, int nshakes,
     if (set->is_resting && load_board_is_due(set->board))
         end_rest(set);
     __atomic_store_n(&set->is_waiting, 1, __ATOMIC_RELAXED);
+    if (set->h2 != NULL)
+        flush_carriers(set);
     nevents = epoll_wait(set->epoll_fd, events, MAX_EVENTS, timeout_ms);
     __atomic_store_n(&set->is_waiting, 0, __ATOMIC_RELAXED);
     *is_woken = nevents < 0; /* a signal: the caller looks for its work */
@@ -215,6 +221,8 @@ int lane_has_left(lane *set, int fd)
     int domain = AF_UNIX;
     socklen_t size = sizeof domain;
 
+    if (is_stream(set, fd))
+        return has_stream_left(set, fd);
     return is_in_table(set, fd) && set->leaving_seconds > 0 &&
            seconds_since(set, &set->conns[fd]) + standstill(set) >=
                set->leaving_seconds &&
@@ -252,6 +260,10 @@ int64_t lane_send(lane *set, int fd, const lane_part *parts, uint32_t count)
     uint64_t whole = 0;
     ssize_t took;
 
+    if (is_stream(set, fd)) {
+        errno = EAGAIN;
+        return -1;
+    }
     for (uint32_t i = 0; i < count && i < SEND_PARTS; i++) {
         pieces[i].iov_base = (void *)(uintptr_t)parts[i].at;
         pieces[i].iov_len = (size_t)parts[i].size;
@@ -276,6 +288,8 @@ int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
         return LANE_UNSENT; /* no result could say how many were sent */
     if (!is_in_table(set, fd) || is_unowned(&set->conns[fd]))
         return sent; /* no reply is due */
+    if (is_stream(set, fd))
+        return reply_stream(set, fd, parts, body_len > 0 ? 2 : 1);
     conn = &set->conns[fd];
     if (len > 0 && lane_has_left(set, fd))
         sent = LANE_LATE;
@@ -338,6 +352,8 @@ int lane_release(lane *set, int fd)
     if (!is_in_table(set, fd) || is_unowned(&set->conns[fd]))
         return 0;
     end_request(set, fd);
+    if (is_stream(set, fd))
+        return release_stream(set, fd);
     return release(set, fd);
 }
 
@@ -415,6 +431,7 @@ int lane_sweep(lane *set, int used_seconds, int new_seconds)
         lane_conn *conn = &set->conns[fd];
 
         if (state_of(conn) != LANE_IDLE || is_shaking(conn) ||
+            carrier_at(set, (int)fd) != 0 ||
             !is_overdue(set, conn, used_seconds, new_seconds) ||
             !change_state(conn, LANE_IDLE, LANE_BUSY))
             continue;

@@ -12,6 +12,7 @@
 #ifndef ASERVE_LANE_H
 #define ASERVE_LANE_H
 #include "aserve.h"
+#include "h2.h"
 #include "http1.h"
 #include "in_flight.h"
 #include "known.h"
@@ -26,6 +27,12 @@ enum { LANE_HTTP = 0, LANE_UWSGI = 1, LANE_SCGI = 2 };
 /* Field sections that are kept at most, for all connections together.  Guess:
  * more clients than are at work at once. */
 enum { LANE_KNOWN = 256 };
+
+/* Streams of HTTP/2 that have their requests with the caller, and the
+ * connections that carry them: each has a number above all descriptors, by
+ * which it is a connection of the lane. */
+enum { LANE_STREAMS = 1 << 12 };
+typedef struct lane_h2 lane_h2;
 
 /* The state of a connection of the lane. */
 enum {
@@ -73,6 +80,8 @@ typedef struct {
     uint16_t section;   /* known_hash of its last field section; 0: none */
     uint32_t since;     /* lane->now when it became IDLE, or had its request;
                          * atomic */
+    uint32_t carrier;   /* the number of the connection of HTTP/2 that this is,
+                         * or that carries this stream; 0: neither; atomic */
 } lane_conn;
 
 /* One request, a part of it, or another event of a connection. */
@@ -92,6 +101,8 @@ typedef struct {
     uint32_t is_first; /* 1: the first on this connection */
     uint32_t peer_off; /* of a first that is not LEFT: address NUL port of a */
     uint32_t peer_len; /* TCP peer, at lane->vars + peer_off; 0: not TCP */
+    uint32_t carrier;  /* of a stream: the number of its carrier; LEFT: that of
+                        * the connection itself, of HTTP/2; 0: neither */
 } lane_arrival;
 
 /* One connection that has left the lane while it was IDLE. */
@@ -144,6 +155,8 @@ typedef struct {
     in_flight_entry *entries; /* by descriptor, conns_cap of them, or NULL */
     known_section *known;     /* zero-filled, LANE_KNOWN of them, or NULL */
     tls_session **sessions;   /* by descriptor, zero-filled; NULL: no TLS */
+    lane_h2 *h2;              /* of lane_h2_new; NULL: no HTTP/2 */
+    uint32_t first_stream;    /* of LANE_STREAMS numbers in the table */
     /* set by the caller, at any time */
     uint32_t now;       /* seconds since the start; atomic */
     uint32_t now_at;    /* CLOCK_MONOTONIC in seconds, when that was set */
@@ -311,6 +324,68 @@ int lane_sweep(lane *set, int used_seconds, int new_seconds);
  * ones that have been IDLE the longest after a request, but a second at least.
  * Returns how many. */
 int lane_evict_idle(lane *set);
+
+/* HTTP/2.  Octets of a connection become requests, each a stream, as long as
+ * they are plain: a head and no body.  At anything else the connection is LEFT,
+ * for good, and its streams leave it as they are answered: lane_reply takes
+ * nothing, and after lane_release comes lane_take_stream.
+ * All but lane_flush: one thread, which may be another than lane_poll's. */
+
+/* Room for field sections of so many octets (h2_limits).  NULL: no memory. */
+lane_h2 *lane_h2_new(uint32_t max_section_bytes);
+void lane_h2_free(lane_h2 *h2);
+
+/* Reserve the number of a carrier, until lane_drop_carrier.  -1: none is free,
+ * or there is no memory. */
+int lane_new_carrier(lane *set);
+
+/* As lane_adopt, of a connection that speaks HTTP/2; 1: `h2` is the lane's. */
+int lane_adopt_carrier(lane *set, int number, int fd, uint32_t i,
+                       tls_session *session, int is_used, h2_connection *h2);
+
+/* Carriers in the lane that have no request and are IDLE for longer, as in
+ * lane_sweep, or whose clients do not read.  -1 and -1: all.  Returns how many
+ * numbers were written; lane_let_go is due for each, as for that of a LEFT
+ * arrival. */
+int lane_due_carriers(lane *set, int used_seconds, int new_seconds,
+                      int32_t *numbers, uint32_t cap);
+
+/* The number of the carrier of a stream that is not answered. */
+int lane_carrier_of(lane *set, int number);
+
+/* Take a carrier out of the lane, if it is still there.  Returns its
+ * descriptor, the caller's; -1: it is closed. */
+int lane_release_carrier(lane *set, int number);
+
+/* What a carrier has left behind: frames that the lane does not act upon, and
+ * octets of its client; valid until lane_drop_carrier. */
+typedef struct {
+    uint32_t count; /* of events */
+    uint32_t text_len;
+    uint32_t left_len;
+    uint32_t is_idle; /* its time is over */
+    h2_event events[4];
+    const char *text;
+    const char *left;
+} lane_remains;
+
+/* Take the state of a released carrier. */
+void lane_take_carrier(lane *set, int number, h2_connection *to,
+                       lane_remains *remains);
+
+/* The streams of a carrier that are not taken or answered. */
+uint32_t lane_running(lane *set, int number);
+
+/* Take a stream that lane_release has released; returns its id. */
+uint32_t lane_take_stream(lane *set, int number);
+
+/* Give up the number of a carrier that is not in the lane: the caller's own,
+ * since lane_new_carrier or lane_release_carrier. */
+void lane_drop_carrier(lane *set, int number);
+void lane_let_go(lane *set, int number);
+
+/* Send what replies have left to be sent together; any thread. */
+void lane_flush(lane *set);
 
 /* cdef:end */
 #endif

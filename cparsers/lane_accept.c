@@ -38,7 +38,7 @@ static uint32_t count_conns(lane *set)
            __atomic_load_n(&set->nothers, __ATOMIC_RELAXED);
 }
 
-static int is_full(lane *set)
+int has_no_place(lane *set)
 {
     return count_conns(set) >=
            __atomic_load_n(&set->max_conns, __ATOMIC_RELAXED);
@@ -152,7 +152,7 @@ static int evict_if_any(lane *set)
 /* Accepting */
 
 /* Count one more connection, until lane_left. */
-static void count_conn(lane *set)
+void count_conn(lane *set)
 {
     tell(set, LOAD_CONN_SHIFT, 1);
     __atomic_add_fetch(&set->nconns, 1, __ATOMIC_RELAXED);
@@ -167,6 +167,7 @@ static void init_conn(lane *set, int fd, uint32_t listener, uint8_t used)
 
     conn->listener = (uint16_t)listener;
     conn->listed = 0;
+    __atomic_store_n(&conn->carrier, 0, __ATOMIC_RELAXED);
     set_used(conn, used);
     set_shaking(conn, 0);
     conn->body_left = 0;
@@ -226,7 +227,7 @@ static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
          count++) {
         int fd;
 
-        if (is_full(set) && (!is_awaited || !evict_if_any(set))) {
+        if (has_no_place(set) && (!is_awaited || !evict_if_any(set))) {
             if (is_awaited)
                 pause_accepting(set, i, &set->nfull);
             break;
@@ -245,7 +246,7 @@ static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
         }
         count_conn(set);
         tell(set, LOAD_TURN_SHIFT, 1);
-        if (!is_in_table(set, fd)) {
+        if (!is_in_table(set, fd) || is_stream(set, fd)) {
             /* More than the table holds: the caller's, unread. */
             lane_arrival *arrival = &set->arrivals[n++];
             memset(arrival, 0, sizeof *arrival);
@@ -295,16 +296,18 @@ void lane_unlisten(lane *set, uint32_t i)
                     i); /* resume_accepting may have listed it meanwhile */
 }
 
-int lane_adopt(lane *set, int fd, uint32_t i, tls_session *session,
-               int is_used)
+int adopt(lane *set, int fd, uint32_t i, tls_session *session, int is_used,
+          int carrier)
 {
-    if (!is_in_table(set, fd) || i >= set->nlisteners || set->is_closed ||
+    if (!is_in_table(set, fd) || is_stream(set, fd) || i >= set->nlisteners || set->is_closed ||
         set->listeners[i].is_off || set->listeners[i].protocol != LANE_HTTP ||
         (session != NULL && tls_flush(session, fd) != 1) ||
         !change_state(&set->conns[fd], LANE_FREE, LANE_BUSY))
         return 0;
     count_conn(set);
     init_conn(set, fd, i, (uint8_t)is_used);
+    __atomic_store_n(&set->conns[fd].carrier, (uint32_t)carrier,
+                     __ATOMIC_RELAXED);
     if (session != NULL)
         set->sessions[fd] = session;
     /* The set reports octets that are there already when it gets a descriptor. */
@@ -314,6 +317,12 @@ int lane_adopt(lane *set, int fd, uint32_t i, tls_session *session,
     leave_busy(&set->conns[fd], LANE_FREE);
     lane_left(set);
     return 0;
+}
+
+int lane_adopt(lane *set, int fd, uint32_t i, tls_session *session,
+               int is_used)
+{
+    return adopt(set, fd, i, session, is_used, 0);
 }
 
 #endif

@@ -168,4 +168,94 @@ int lane_evict_idle(lane *set)
     return 0;
 }
 
+lane_h2 *lane_h2_new(uint32_t max_section_bytes)
+{
+    (void)max_section_bytes;
+    return NULL;
+}
+
+void lane_h2_free(lane_h2 *h2)
+{
+    (void)h2;
+}
+
+int lane_new_carrier(lane *set)
+{
+    (void)set;
+    return -1;
+}
+
+int lane_adopt_carrier(lane *set, int number, int fd, uint32_t i,
+                       tls_session *session, int is_used, h2_connection *h2)
+{
+    (void)number;
+    (void)h2;
+    return lane_adopt(set, fd, i, session, is_used);
+}
+
+int lane_due_carriers(lane *set, int used_seconds, int new_seconds,
+                      int32_t *numbers, uint32_t cap)
+{
+    (void)set;
+    (void)used_seconds;
+    (void)new_seconds;
+    (void)numbers;
+    (void)cap;
+    return 0;
+}
+
+int lane_carrier_of(lane *set, int number)
+{
+    (void)set;
+    (void)number;
+    return 0;
+}
+
+int lane_release_carrier(lane *set, int number)
+{
+    (void)set;
+    (void)number;
+    return -1;
+}
+
+void lane_take_carrier(lane *set, int number, h2_connection *to,
+                       lane_remains *remains)
+{
+    (void)set;
+    (void)number;
+    (void)to;
+    (void)remains;
+}
+
+uint32_t lane_running(lane *set, int number)
+{
+    (void)set;
+    (void)number;
+    return 0;
+}
+
+uint32_t lane_take_stream(lane *set, int number)
+{
+    (void)set;
+    (void)number;
+    return 0;
+}
+
+void lane_drop_carrier(lane *set, int number)
+{
+    (void)set;
+    (void)number;
+}
+
+void lane_let_go(lane *set, int number)
+{
+    (void)set;
+    (void)number;
+}
+
+void lane_flush(lane *set)
+{
+    (void)set;
+}
+
 #endif

@@ -117,12 +117,35 @@ static inline tls_session *take_session(lane *set, int fd)
     return session;
 }
 
+/* HTTP/2 */
+
+/* The number of the carrier that a connection is, or that carries a stream. */
+static inline int carrier_at(const lane *set, int fd)
+{
+    return (int)__atomic_load_n(&set->conns[fd].carrier, __ATOMIC_RELAXED);
+}
+
+static inline int is_stream(const lane *set, int number)
+{
+    return set->h2 != NULL && (uint32_t)number >= set->first_stream;
+}
+
+/* lane_h2.c: say goodbye, before this thread closes a carrier that it owns. */
+__attribute__((visibility("hidden"))) void end_carrier(lane *set, int fd);
+
+/* lane_h2.c: whether octets have come that are not HTTP/2's yet. */
+__attribute__((visibility("hidden"))) int has_carrier_left(const lane *set,
+                                                           int fd);
+
 /* Close a connection that this thread has made BUSY, or found so.  Of TLS the
  * client hears of it (RFC 8446 6.1), if the socket has room. */
 static inline void close_conn(lane *set, int fd)
 {
-    tls_session *session = take_session(set, fd);
+    tls_session *session;
 
+    if (carrier_at(set, fd) != 0)
+        end_carrier(set, fd);
+    session = take_session(set, fd);
     if (session != NULL) {
         tls_shut(session);
         tls_flush(session, fd);
@@ -182,8 +205,11 @@ static inline uint32_t edges_of(const lane *set, int fd)
 {
     const tls_session *session = session_of(set, fd);
 
-    return session != NULL && tls_has_input(session) ? EDGES | EPOLLOUT
-                                                     : EDGES;
+    return session != NULL &&
+                   (tls_has_input(session) || tls_out_len(session) > 0 ||
+                    has_carrier_left(set, fd))
+               ? EDGES | EPOLLOUT
+               : EDGES;
 }
 
 /* Have the edge reported again, if there is anything to read. */
@@ -255,6 +281,12 @@ static inline int has_octets(const lane *set, int fd)
            recv(fd, &octet, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
+/* lane_h2.c: read from a carrier that this thread has made BUSY; returns the
+ * number of arrivals that there are then. */
+__attribute__((visibility("hidden"))) uint32_t
+read_carrier(lane *set, int fd, int is_at_end, uint32_t n,
+             uint32_t *input_len);
+
 /* Close a connection that this thread has taken from IDLE to BUSY for that.
  * If it is not due, or its next octets have come, make it IDLE again instead.
  * Returns 1 when it is closed. */
@@ -295,6 +327,30 @@ SHARED int shake(lane *set, int fd, lane_arrival *arrival);
 
 /* lane_shake.c: the lane is closed. */
 SHARED void drop_contexts(lane *set);
+/* lane_read.c: an arrival from a head of HTTP/1.1 that says the same as the
+ * stream's.  Returns 0 when it is not plain. */
+SHARED int begin_stream(lane *set, int fd, int number, const char *head,
+                        uint32_t len, lane_arrival *arrival);
+
+/* lane_h2.c: as lane_reply, lane_release, lane_has_left. */
+SHARED int reply_stream(lane *set, int number, const struct iovec *parts,
+                        int count);
+SHARED int release_stream(lane *set, int number);
+SHARED int has_stream_left(lane *set, int number);
+
+/* lane_h2.c: send what replies have left, if there is anything. */
+SHARED void flush_carriers(lane *set);
+
+/* lane.c: a request was answered; and let stall_fd signal. */
+SHARED void tell_progress(lane *set);
+SHARED void arm_stall_timer(lane *set);
+
+/* lane_accept.c: count a connection until lane_left; whether there may be no
+ * more; and list a connection with a session. */
+SHARED void count_conn(lane *set);
+SHARED int has_no_place(lane *set);
+SHARED int adopt(lane *set, int fd, uint32_t i, tls_session *session,
+                 int is_used, int carrier);
 
 /* lane_read.c: count the requests among `n` arrivals, and record their targets
  * and the time, in microseconds. */

@@ -104,13 +104,31 @@ static void begin_peer(engine *self, const lane_arrival *arrival,
     PyErr_Clear(); /* without an address nothing is plain */
 }
 
+/* A stream has the client of its carrier. */
+static void begin_stream(engine *self, const lane_arrival *arrival)
+{
+    engine_peer *peer = &self->peers[arrival->fd];
+    const engine_peer *of = &self->peers[arrival->carrier];
+
+    peer->belief = of->belief;
+    if (peer->addr == of->addr && peer->port == of->port &&
+        peer->base == of->base)
+        return;
+    Py_XINCREF(of->addr);
+    Py_XINCREF(of->port);
+    Py_XINCREF(of->base);
+    Py_XSETREF(peer->addr, of->addr);
+    Py_XSETREF(peer->port, of->port);
+    Py_XSETREF(peer->base, of->base);
+}
+
 /* Python looks for a Connection, which it has not made for plain requests. */
 static void add_connection(engine *self, const lane_arrival *arrival)
 {
     engine_peer *peer = &self->peers[arrival->fd];
     PyObject *made;
 
-    if (arrival->is_first) {
+    if (arrival->is_first || arrival->carrier != 0) {
         peer->has_connection = 1; /* it makes one of its own */
         return;
     }
@@ -198,6 +216,8 @@ batch *batch_take(engine *self, uint32_t count, uint32_t *nothers)
         if ((uint32_t)arrival->fd < self->npeers) { /* else it has left */
             if (arrival->is_first && arrival->kind != LANE_LEFT)
                 begin_peer(self, arrival, set->vars);
+            if (arrival->carrier != 0 && arrival->kind != LANE_LEFT)
+                begin_stream(self, arrival);
             if (add_plain(self, made, arrival))
                 continue;
             add_connection(self, arrival);

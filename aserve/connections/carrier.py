@@ -11,17 +11,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Callable, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from ..core.exchange import Exchange
 from ..core.named_tuple import NamedTuple
 from .connection import Connection
+
+if TYPE_CHECKING:
+    from .loop.wire_loop import LoopWire
 
 
 class Carrier(asyncio.Protocol):
     """The protocol of a connection with streams; every method is for a subclass to override."""
 
     idle_seconds = 0.0  # the time without a stream; 0: there is one
+    connection: Connection
+    state: Any  # C's: the lane may go on with a copy
 
     @property
     def has_streams(self) -> bool:
@@ -42,6 +47,18 @@ class Carrier(asyncio.Protocol):
 
     def drop_octets(self, data: bytes) -> None:
         """Drop octets behind our last ones."""
+        raise NotImplementedError
+
+    def leave_lane(self, set: Any, number: int, on_lost: Callable[[], None]) -> None:
+        """Go on with a connection of the lane, before there is a transport; `number`: of the connection there, until `on_lost`."""
+        raise NotImplementedError
+
+    def adopt(self, stream_id: int, wire: LoopWire) -> bool:
+        """Go on with a stream of the lane, whose request has begun; False: it cannot be."""
+        raise NotImplementedError
+
+    def begin(self, stream_id: int, head: bytes) -> None:
+        """Begin a stream of the lane, by the head of its request, in the form of HTTP/1.1."""
         raise NotImplementedError
 
 
@@ -69,6 +86,10 @@ class StreamConnection(Connection):
         if of.service.identify is not None:
             self.is_believed = of.is_believed
 
+    def leave_lane(self, executor: StreamExecutor) -> None:
+        """Let this run further exchanges."""
+        self._executor = executor
+
     @property
     def executor(self) -> Any:
         """See Connection."""
@@ -85,6 +106,15 @@ class StreamConnection(Connection):
         if ended is not None:
             self._executor.end(ended)
 
+
+class LaneStreams:
+    """The StreamExecutor of streams in the lane, which counts them."""
+
+    def end(self, exchange: Exchange) -> None:
+        """See StreamExecutor."""
+
+
+IN_LANE: Any = LaneStreams()
 
 # The argument: the connection, with the client not identified yet.
 NewCarrier = Callable[[Connection], Carrier]

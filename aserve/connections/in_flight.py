@@ -114,8 +114,8 @@ def read_oldest(fd: int) -> float:
     `fd`: of the file of the table. Only the used part of the file is read.
     """
     (lane_count,) = _SINCE.unpack(os.pread(fd, _ENTRIES_AT, 0))
-    with memoryview(os.pread(fd, _place_of(LOOP_COUNT + lane_count), 0)) as view:
-        words = view.cast("Q").tolist()
     first = (_ENTRIES_AT + lib.IN_FLIGHT_TEXT_CAP) // _SINCE.size
-    since = min(filter(None, words[first :: _ENTRY.size // _SINCE.size]), default=0)
+    with memoryview(os.pread(fd, _place_of(LOOP_COUNT + lane_count), 0)) as view:
+        times = view.cast("Q")[first :: _ENTRY.size // _SINCE.size].tolist()
+    since = min(filter(None, times), default=0)
     return max(time.monotonic_ns() // 1000 - since, 0) / 1e6 if since else 0.0

@@ -83,6 +83,7 @@ class Service:
         self.times_requests, self.sees_responses = context.times_requests, context.sees_responses
         self.deadlines, self.ends, self.contexts = context.deadlines, context.ends, context.contexts
         self.take_back: Callable[..., bool] | None = None  # moves an idle connection into the lane; see Lane._adopt
+        self.take_carrier: Callable[..., bool] | None = None  # the same with a carrier, and its state
         path = context.config.healthcheck_path
         self.health_paths = HealthPaths(path) if path is not None else None  # None: all requests are for the app
         self.request_count = 0  # requests for the app on the event loop, since the start

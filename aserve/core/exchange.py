@@ -37,6 +37,8 @@ class ResponseForm(NamedTuple):
 
 _CLOSE = b"Connection: close\r\n"
 HTTP_1_1 = ResponseForm("HTTP/1.1 ", may_chunk=True, keep_alive_line=b"", close_line=_CLOSE, may_inform=True)
+# The stream's end is the body's: neither chunks nor a Connection field.
+HTTP_2 = HTTP_1_1._replace(may_chunk=False, keep_alive_line=b"", close_line=b"")
 # RFC 9112 appendix C.2.2: a response to a 1.0 client asking for keep-alive must name the open connection.
 HTTP_1_0 = HTTP_1_1._replace(may_chunk=False, keep_alive_line=b"Connection: keep-alive\r\n", may_inform=False)
 # A front server copies the body unchanged, until the length is reached or the connection closes.

@@ -44,6 +44,11 @@ _EVENT = struct.Struct("=6I")  # h2_event
 _unpack_results = struct.Struct("=3I").unpack_from  # of h2_found
 
 
+def section_bytes(max_head_bytes: int, max_fields: int) -> int:
+    """Return the size of the largest field section: up to this the parser of HTTP/1.1 refuses a head, with 431; a larger one ends the connection."""
+    return 2 * max_head_bytes + FIELD_OVERHEAD * max_fields
+
+
 class FoundEvents:
     """The C memory that all connections of one event loop share: a call fills it, and Frames empties it at once."""
 
@@ -54,6 +59,7 @@ class FoundEvents:
         self.found = found = ffi.new("h2_found *")
         self._text, self._section = ffi.new("char[]", text_cap), ffi.new("char[]", max_section_bytes)
         self._fields = ffi.new("hpack_field[]", max_section_bytes // FIELD_OVERHEAD)
+        found.max_frames = FRAMES
         found.text, found.text_cap, found.section, found.fields = self._text, text_cap, self._section, self._fields
         self._results, self._events = ffi.buffer(found), ffi.buffer(found.events)
         self._octets = ffi.buffer(self._text, text_cap)
@@ -78,6 +84,25 @@ class Frames:
         self.connection: Any = ffi.gc(ffi.new("h2_connection *"), lib.h2_end)
         limits = ffi.new("h2_limits *", (max_streams, found.max_section_bytes, takes_websockets))
         lib.h2_begin(self.connection, limits)
+
+    def take_over(self, set: Any, number: int) -> tuple[list[Event], bytes, bool]:
+        """
+        Go on with a connection of the lane, with this number there.
+
+        Return frames that have come and octets behind them, and whether the connection's time is over.
+        """
+        lib.h2_end(self.connection)
+        remains = ffi.new("lane_remains *")
+        lib.lane_take_carrier(set, number, self.connection, remains)
+        text, left = (
+            bytes(ffi.buffer(at, size)) if size else b""
+            for at, size in ((remains.text, remains.text_len), (remains.left, remains.left_len))
+        )
+        events = [
+            (each.kind, each.stream, each.flags, each.number, text[each.text.off : each.text.off + each.text.len])
+            for each in remains.events[0 : remains.count]
+        ]
+        return events, left, bool(remains.is_idle)
 
     def receive(self, data: bytes, at: int) -> tuple[int, bool, list[Event]]:
         """Receive a portion of the octets from `at` on; return where to go on, whether it is a full one, and what has come."""

@@ -93,6 +93,9 @@ class HandleSet(Protocol):
     def wake(self) -> None:
         """Make `wait` return; from any thread."""
 
+    def flush(self) -> None:
+        """Send what was to be sent together with the next answers; from any thread."""
+
     def watch(self) -> None:
         """Let `stall_fd` signal in STALL_SECONDS to twice that, unless requests are answered meanwhile."""
 
@@ -241,6 +244,7 @@ class Executor:
                 self._loop.remove_reader(self._handles.stall_fd)  # a bug in aserve or in the app, but no reason to spin
                 logger.exception("internal error; please report this as a bug in aserve")
                 return
+            self._handles.flush()
         timer = self._stall_timer
         if timer is None or timer.when() > self._loop.time() + STALL_SECONDS:  # else the timer fires soon
             if timer is not None:

@@ -80,7 +80,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         self.remote_addr = ""
 
     @classmethod
-    def of(cls, session: OwnSession, wire: LoopWire) -> TLSTransport:
+    def of(cls, session: OwnSession, wire: LoopWire | Carrier) -> TLSTransport:
         """Make the transport of a connection that comes from the lane, with its session."""
         transport = cls(wire.connection.service)
         transport._phase, transport._session, transport._wire = OPEN, session, wire
@@ -103,7 +103,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         """A client has connected, or comes from the lane."""
         self._raw = cast(asyncio.Transport, transport)
         if self._phase is OPEN:
-            wire = cast(LoopWire, self._wire)
+            wire = cast("LoopWire | Carrier", self._wire)
             self.remote_addr = wire.connection.remote_addr
             self._flush()
             self._begin_wire(wire)
@@ -246,8 +246,10 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         self._service.connections.discard(self)
         new_carrier = self._service.carriers.by_name.get(chosen)
         if new_carrier is not None:
-            self._flush()
-            self._begin_wire(new_carrier(connection))
+            carrier = new_carrier(connection)
+            if not self._enter_lane(connection, carrier):
+                self._flush()
+                self._begin_wire(carrier)
         elif not connection.identify(self):
             self.abort()
         elif not self._enter_lane(connection):
@@ -260,13 +262,17 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         if self._phase is OPEN and self._session.pending:
             self._receive()
 
-    def _enter_lane(self, connection: Connection) -> bool:
+    def _enter_lane(self, connection: Connection, carrier: Carrier | None = None) -> bool:
         """Let the lane go on from here, with the records that are still to be sent and those that have come."""
-        take_back, session = self._service.take_back, self._session
-        if take_back is None or type(session) is not OwnSession or self._raw.get_write_buffer_size():
+        service, session = self._service, self._session
+        take = service.take_back if carrier is None else service.take_carrier
+        if take is None or type(session) is not OwnSession or self._raw.get_write_buffer_size():
+            return False
+        if carrier is not None and not connection.identify(self):
             return False
         connection.wire = LOST  # until it has one
-        if not take_back(connection, self._raw.get_extra_info("socket").fileno(), session, False):
+        state = () if carrier is None else (carrier.state,)
+        if not take(connection, self._raw.get_extra_info("socket").fileno(), session, False, *state):
             return False
         self.close()
         return True

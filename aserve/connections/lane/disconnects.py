@@ -18,12 +18,13 @@ import logging
 import select
 import time
 
+from ..._cparsers import lib
 from ...core.exchange import Exchange
 from ...workers.executor import Executor, Job
 from ..loop.sending import HALF_CLOSED
 from ..loop.wire_loop import LoopWire
 from ..states import State
-from .wire_fast import FastWire
+from .wire_fast import FastWire, StreamWire
 
 logger = logging.getLogger("aserve")
 
@@ -67,6 +68,9 @@ class Departed:
             wire = exchange.connection.wire
             if isinstance(wire, LoopWire) and wire.state == State.CLOSED:
                 found.append((job, exchange))
+            elif type(wire) is StreamWire:
+                if wire.fd >= 0 and lib.lane_has_left(wire.set, wire.fd):
+                    found.append((job, exchange))
             elif isinstance(wire, (FastWire, LoopWire)) and wire.fd >= 0:
                 by_fd[wire.fd] = job, exchange
                 poll.register(wire.fd, HALF_CLOSED)

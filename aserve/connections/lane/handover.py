@@ -8,6 +8,7 @@ Not here: which connections need the event loop, and why (wire_fast.py, lane.py)
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import socket
 import threading
@@ -23,6 +24,7 @@ from ...workers.inline import InlineExecutor
 from ...wsgi import Reply
 from ..accepting.preface import Beginning, begin
 from ..accepting.tls_transport import TLSTransport
+from ..carrier import Carrier
 from ..connection import Connection, drop_exchange
 from ..loop.pump import Pump
 from ..loop.wire_loop import LoopWire
@@ -30,6 +32,8 @@ from ..service import Service
 from ..wire_log import tell
 
 logger = logging.getLogger("aserve")
+
+CARRIER = "h2"  # the one carrier that the lane knows, by its name for ALPN
 
 
 class Handover:
@@ -121,6 +125,7 @@ class Handovers:
         self.pump = pump  # sends large bodies of connections that stay; None: the event loop does
         self._loop = loop
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self._carriers: dict[int, asyncio.Task[Carrier | None]] = {}  # that have left, by their numbers in the lane
         self._is_over = False
 
     # --- called from a worker (with --threads 0: on the event loop) ---
@@ -142,17 +147,86 @@ class Handovers:
 
     def begin_handshake(self, fd: int, service: Service, seconds: int = 0) -> None:
         """Let the event loop go on with a handshake of TLS, which began so many seconds ago, or begin it."""
-        self.executor.post(self._begin_handshake, fd, (service, seconds))
+        self.executor.post(self._begin_task, self._finish_handshake(fd, service, seconds), None)
+
+    def begin_carrier(self, number: int) -> None:
+        """Hand over a connection of HTTP/2, by its number; `lane_let_go` is due."""
+        self.executor.post(self._begin_task, self._end_carrying(number), None)
+
+    def begin_stream(self, number: int, head: bytes) -> None:
+        """Hand over a stream that the lane has released; `head`: of its request, which no thread has begun; empty: nobody waits for an answer."""
+        self.executor.post(self._begin_task, self._carry_new(number, head), None)
 
     # --- called on the event loop ---
 
-    def _begin_handshake(self, fd: int, how: tuple[Service, int]) -> None:
-        self._add_task(self._finish_handshake(fd, *how))
-
-    def _add_task(self, steps: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(steps)
+    def _begin_task(self, coroutine: Coroutine[Any, Any, None], _: None) -> None:
+        task = self._loop.create_task(coroutine)
         self._tasks[task] = None  # a loop holds its tasks only weakly
         task.add_done_callback(self._tasks.pop)
+
+    async def _end_carrying(self, number: int) -> None:
+        try:
+            await self._carrier_at(number)
+        finally:
+            lib.lane_let_go(self.set, number)
+
+    async def _carry_new(self, number: int, head: bytes) -> None:
+        carrier = await self._carrier_at(lib.lane_carrier_of(self.set, number))
+        stream_id = lib.lane_take_stream(self.set, number)
+        if carrier is not None and head:
+            carrier.begin(stream_id, head)
+
+    async def _carry(
+        self, number: int, wire: LoopWire, on_ready: Callable[[LoopWire | None], None] | None
+    ) -> None:
+        """Give a stream with a running exchange to the carrier that has left the lane."""
+        made: LoopWire | None = None
+        try:
+            carrier = await self._carrier_at(lib.lane_carrier_of(self.set, number))
+            stream_id = lib.lane_take_stream(self.set, number)
+            if carrier is not None and carrier.adopt(stream_id, wire):
+                made = wire
+        finally:
+            if made is None:
+                self._lose(wire.connection)
+            if on_ready is not None:
+                on_ready(made)
+
+    async def _carrier_at(self, number: int) -> Carrier | None:
+        """Return a connection of HTTP/2 that has left the lane, or take it out; None: it is lost. A number stays its own until the caller ends."""
+        task = self._carriers.get(number)
+        if task is None:
+            task = self._carriers[number] = self._loop.create_task(self._take_carrier(number))
+        carrier = await asyncio.shield(task)
+        if carrier is None and self._carriers.get(number) is task:
+            del self._carriers[number]
+        return carrier
+
+    async def _take_carrier(self, number: int) -> Carrier | None:
+        fd = lib.lane_release_carrier(self.set, number)
+        if fd < 0:
+            return None
+        connection = self.connections[number]
+        carrier = connection.service.carriers.by_name[CARRIER](connection)
+        carrier.leave_lane(self.set, number, functools.partial(self._drop_carrier, number))
+        transport = TLSTransport.of(OwnSession(lib.lane_take_session(self.set, fd)), carrier)
+        sock = socket.socket(fileno=fd)
+        try:
+            await self._loop.connect_accepted_socket(lambda: transport, sock)
+        except OSError as exc:
+            logger.info("%s: a connection was lost on its way: %s", connection.service.name, exc)
+            sock.close()
+            carrier.connection_lost(exc)
+            return None
+        finally:
+            lib.lane_left(self.set)
+        if self._is_over:
+            carrier.abort()
+        return carrier
+
+    def _drop_carrier(self, number: int) -> None:
+        self._carriers.pop(number, None)
+        lib.lane_drop_carrier(self.set, number)
 
     async def _finish_handshake(self, fd: int, service: Service, seconds: int) -> None:
         session = lib.lane_take_session(self.set, fd)
@@ -177,7 +251,8 @@ class Handovers:
                 else "its request takes more than one read"
             )
             tell(connection, f"leaves the fast path: {rest}")
-        self._add_task(self._make_transport(*who, on_ready))
+        carry: Callable[..., Any] = self._carry if connection.is_stream else self._make_transport
+        self._begin_task(carry(*who, on_ready), None)
 
     async def _make_transport(
         self, fd: int, wire: LoopWire | Beginning, on_ready: Callable[[LoopWire | None], None] | None

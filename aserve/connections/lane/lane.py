@@ -19,13 +19,14 @@ from typing import Any
 from ..._cparsers import ffi, lib
 from ...core.body import BufferedBody, RequestBody
 from ...core.errors import RequestRefused
-from ...core.exchange import CLIENT_GONE, HTTP_1_1, SCGI_STATUS_FIELD, SCGI_STATUS_LINE, UWSGI, Exchange, ResponseForm
+from ...core.exchange import CLIENT_GONE, HTTP_1_1, HTTP_2, SCGI_STATUS_FIELD, SCGI_STATUS_LINE, UWSGI, Exchange, ResponseForm
 from ...protocols import EXCHANGE_FACTORIES
 from ...protocols.base import new_body
 from ...protocols.http1 import PLAIN
 from ...tls.sessions import OwnSession
 from ...workers.executor import Executor
 from ...workers.inline import InlineExecutor
+from ..carrier import IN_LANE, StreamConnection
 from ..connection import Connection
 from ..data_rate import BODY_TOO_LATE, DataRate, why_overdue
 from ..listeners import Listener
@@ -33,11 +34,11 @@ from ..load_board import LoadBoard
 from ..loop.pump import Pump
 from ..progress import ARRIVING_SECONDS
 from ..service import Service
-from .handover import Handovers
+from .handover import CARRIER, Handovers
 from .lane_log import LaneLog
 from .lane_memory import ARRIVAL_BYTES, BATCH_COUNT, CONN_BYTES, Arrival, Memory, arrivals_of
 from .native import Native, new_native
-from .wire_fast import FastWire, end_session, refuse
+from .wire_fast import FastWire, StreamWire, end_session, refuse
 
 logger = logging.getLogger("aserve")
 
@@ -55,6 +56,15 @@ def form_of(listener: Listener, service: Service) -> ResponseForm:
     """Return the form of the responses to plain requests."""
     scgi = SCGI_STATUS_LINE if service.limits.has_status_line else SCGI_STATUS_FIELD
     return {"http": HTTP_1_1, "https": HTTP_1_1, "uwsgi": UWSGI, "scgi": scgi}[listener.bind.protocol]
+
+
+def carries(service: Service, executor: Executor | InlineExecutor) -> bool:
+    """Whether connections of HTTP/2 come into the lane; the event loop counts the requests of each, or logs its frames."""
+    return (
+        CARRIER in service.carriers.by_name
+        and service.wrap is not None
+        and not (service.keeps_terms or service.tells_wire or executor.is_inline)
+    )
 
 
 class _Upload:
@@ -92,7 +102,8 @@ class Lane:
         ]
         # By descriptor; one may outlive its connection, until the next has its number.
         self.connections: dict[int, Connection] = {}
-        self._memory = Memory(self.services[0].config, self._listeners, board, in_flight)
+        carrying = [carries(service, executor) for service in self.services]
+        self._memory = Memory(self.services[0].config, self._listeners, board, in_flight, any(carrying))
         self._input, self._vars, self._arrivals = self._memory.views
         self.set = self._memory.set
         self.pump: Pump | None = None  # with --threads 0
@@ -114,6 +125,7 @@ class Lane:
             if service.shakes_in_lane:
                 self._memory.listeners[index].shakes = 1
                 service.wrap.follow(functools.partial(self._renew, index))  # type: ignore[union-attr]
+                service.take_carrier = functools.partial(self._adopt, index) if carrying[index] else None
 
     # --- called on the event loop ---
 
@@ -163,6 +175,7 @@ class Lane:
         config = self.services[0].config
         lib.lane_sweep(self.set, int(config.keep_alive_seconds), int(config.head_seconds))
         self._pass_on_handshakes(1)
+        self._release_carriers(int(config.keep_alive_seconds), int(config.head_seconds))
         if self.set.is_paused:
             lib.lane_wake(self.set)  # a second is over: see lane.h
         for fd, upload in list(self._uploads.items()):
@@ -194,6 +207,15 @@ class Lane:
                     exchange.keep_alive = False
         lib.lane_sweep(self.set, self._last_idle_seconds, int(ARRIVING_SECONDS))
         self._pass_on_handshakes(0)
+        self._release_carriers(-1, -1)
+
+    def _release_carriers(self, used_seconds: int, new_seconds: int) -> None:
+        """Let the event loop end connections of HTTP/2; see lane_due_carriers."""
+        if self.set.h2:
+            numbers = ffi.new("int32_t[]", lib.LANE_STREAMS)
+            count = lib.lane_due_carriers(self.set, used_seconds, new_seconds, numbers, lib.LANE_STREAMS)
+            for number in numbers[0:count]:
+                self.handovers.begin_carrier(number)
 
     @property
     def _last_idle_seconds(self) -> int:
@@ -203,28 +225,38 @@ class Lane:
         return KEEP if self.set.now - self._draining_since <= ARRIVING_SECONDS else int(ARRIVING_SECONDS)
 
     def _adopt(
-        self, index: int, connection: Connection, fd: int, session: OwnSession | None = None, is_used: bool = True
-    ) -> bool:
+        self, index: int, connection: Connection, fd: int, session: OwnSession | None = None, is_used: bool = True,
+        state: Any = None,
+    ) -> bool:  # fmt: skip
         """
         Take an idle connection, and its session of TLS; False: both stay where they are. The caller still owns the descriptor.
 
-        `is_used`: it has carried a request.
+        `is_used`: it has carried a request. `state`: of HTTP/2.
         """
         try:
             own_fd = os.dup(fd)
         except OSError:
             return False  # no descriptor is left
+        number = own_fd if state is None else lib.lane_new_carrier(self.set)
+        if number < 0:
+            os.close(own_fd)
+            return False
         before = connection.wire
-        connection.wire = FastWire(self.handovers, own_fd)
-        self.connections[own_fd] = connection  # now: the next request may come before the call returns
+        if state is None:
+            connection.wire = FastWire(self.handovers, own_fd)
+        self.connections[number] = connection  # now: the next request may come before the call returns
         if self.native is not None:
-            self.native.know(own_fd, connection)
+            self.native.know(number, connection)
         struct = session.release() if session is not None else ffi.NULL  # first: the lane may end it at once
-        if lib.lane_adopt(self.set, own_fd, index, struct, is_used):
+        if state is None and lib.lane_adopt(self.set, own_fd, index, struct, is_used):
             return True
+        if state is not None:
+            if lib.lane_adopt_carrier(self.set, number, own_fd, index, struct, is_used, state):
+                return True
+            lib.lane_drop_carrier(self.set, number)
         if session is not None:
             session.own(struct)
-        del self.connections[own_fd]
+        del self.connections[number]
         connection.wire = before
         os.close(own_fd)
         return False
@@ -287,6 +319,20 @@ class Lane:
 
     # --- called by native.py ---
 
+    def is_stream(self, fd: int) -> bool:
+        """Whether this is the number of a stream of HTTP/2."""
+        return bool(self.set.h2) and fd >= self.set.first_stream
+
+    def new_stream(self, fd: int, index: int) -> Connection:
+        """Return the connection of a stream, whose requests may all have been plain so far."""
+        return self._new_stream(lib.lane_carrier_of(self.set, fd), fd, index)
+
+    def _new_stream(self, carrier: int, fd: int, index: int) -> Connection:
+        # Without one the stream has just ended, and so has its carrier.
+        made = StreamConnection(self.connections.get(carrier) or Connection(self.services[index]), IN_LANE)
+        made.wire = StreamWire(self.handovers, fd)
+        return made
+
     def new_exchange(self, index: int, *request: Any) -> Exchange:
         """Return the exchange of a request; `request`: as an ExchangeFactory takes it."""
         return self._factories[index](*request)
@@ -320,6 +366,10 @@ class Lane:
     def wake(self) -> None:
         """See HandleSet."""
         lib.lane_wake(self.set)
+
+    def flush(self) -> None:
+        """See HandleSet."""
+        lib.lane_flush(self.set)
 
     def watch(self) -> None:
         """See HandleSet."""
@@ -377,7 +427,10 @@ class Lane:
                             self._hand_over(arrival, self._input[start:stop])
                         continue
                 connection = connections.get(fd)
-                if connection is None or (
+                if arrival.carrier:
+                    connection = connections[fd] = self._new_stream(arrival.carrier, fd, index)
+                    exchange.form, exchange.keep_alive = HTTP_2, False
+                elif connection is None or (
                     is_first and (arrival.peer_len or connection.service is not self._reusing[index])
                 ):
                     addr, _, port = text[arrival.peer_off : arrival.peer_off + arrival.peer_len].partition("\0")
@@ -422,6 +475,9 @@ class Lane:
     def _hand_over(self, arrival: Arrival, octets: bytes) -> None:
         """Hand a connection over with octets of a request that is not for the lane."""
         fd = arrival.fd
+        if arrival.carrier:
+            self.handovers.begin_stream(fd, octets)
+            return
         if arrival.is_first:
             self.connections.pop(fd, None)  # of an ended connection that had this number
             if self.services[arrival.listener].wrap is not None:
@@ -451,7 +507,10 @@ class Lane:
         """Take an arrival that is neither a request nor the beginning of one: a part of a body, or an end."""
         fd, kind = arrival.fd, arrival.kind
         if kind == lib.LANE_LEFT:
-            self._hand_over(arrival, octets)
+            if arrival.carrier:
+                self.handovers.begin_carrier(arrival.carrier)
+            else:
+                self._hand_over(arrival, octets)
             return
         upload = self._uploads.get(fd)
         if upload is None:
@@ -500,7 +559,10 @@ class Lane:
             lib.lane_begin(self.set, fd, False)
             return
         is_owned = kind in (WHOLE, lib.LANE_DONE) or (kind in (BEGUN, lib.LANE_PART) and lib.lane_own(self.set, fd))
-        if kind == lib.LANE_LEFT or (is_owned and lib.lane_release(self.set, fd)):
+        if self.is_stream(fd):
+            if lib.lane_release(self.set, fd):
+                lib.lane_take_stream(self.set, fd)
+        elif kind == lib.LANE_LEFT or (is_owned and lib.lane_release(self.set, fd)):
             self.connections.pop(fd, None)
             end_session(self.set, fd)
             os.close(fd)

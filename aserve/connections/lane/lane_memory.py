@@ -15,10 +15,12 @@ from typing import Any
 from ..._cparsers import ffi, lib
 from ...core.exchange import LEAVING_SECONDS
 from ...core.named_tuple import NamedTuple
+from ...protocols.http2 import section_bytes
 from ...protocols.one_request import FRONT_VARS
 from ...settings import EngineSettings
 from ...workers.executor import STALL_SECONDS
 from ..in_flight import MAX_DESCRIPTORS, lane_entries
+from ..limit import descriptor_limit
 from ..listeners import Listener
 from ..load_board import LoadBoard
 
@@ -55,13 +57,14 @@ class Arrival(NamedTuple):
     is_first: int
     peer_off: int
     peer_len: int
+    carrier: int
 
 
 _LETTERS = {"uint64_t": "Q", "int32_t": "i", "uint32_t": "I"}
 _FIELDS = ffi.typeof("lane_arrival").fields
 assert tuple(name for name, _ in _FIELDS) == Arrival._fields, "_cparsers is another version's"
 ARRIVAL_BYTES: int = ffi.sizeof("lane_arrival")
-_unpack = struct.Struct("@" + "".join(_LETTERS[field.type.cname] for _, field in _FIELDS)).iter_unpack
+_unpack = struct.Struct("@" + "".join(_LETTERS[field.type.cname] for _, field in _FIELDS) + "0Q").iter_unpack
 _new = tuple.__new__  # a half of what `Arrival._make` costs
 
 
@@ -90,9 +93,10 @@ class Memory:
     """The C structure of the lane, and the memory that it points to."""
 
     def __init__(
-        self, config: EngineSettings, listeners: list[Listener], board: LoadBoard | None = None, in_flight: Any = None
-    ) -> None:
-        """Make it; `board` and `in_flight` (see InFlight) are shared with other processes."""
+        self, config: EngineSettings, listeners: list[Listener], board: LoadBoard | None = None, in_flight: Any = None,
+        carries: bool = False,
+    ) -> None:  # fmt: skip
+        """Make it; `carries`: HTTP/2, too; `board` and `in_flight` (see InFlight) are shared with other processes."""
         _raise_trim_threshold(BATCH_BYTES)
         vars_bytes = 2 * config.max_head_bytes + 1024 + BATCH_COUNT * 4096
         # Not cleared, so that the kernel gives only the pages that are used.
@@ -119,6 +123,10 @@ class Memory:
         if any(listener.bind.protocol == "https" for listener in listeners):
             self._sessions = ffi.from_buffer("tls_session *[]", _new_table(MAX_DESCRIPTORS * ffi.sizeof("void *")))
             set.sessions = self._sessions
+            set.first_stream = min(MAX_DESCRIPTORS - lib.LANE_STREAMS, descriptor_limit() or MAX_DESCRIPTORS)
+            if carries:
+                self._h2 = lib.lane_h2_new(section_bytes(config.max_head_bytes, config.max_fields))
+                set.h2 = self._h2 = ffi.gc(self._h2, lib.lane_h2_free)
         set.input, set.input_cap, set.read_cap = self._input, BATCH_BYTES, READ_BYTES
         set.vars, set.vars_cap = self._vars, vars_bytes
         set.arrivals, set.arrivals_cap = self._arrivals, BATCH_COUNT

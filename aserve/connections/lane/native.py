@@ -24,7 +24,7 @@ from ..._cparsers import ffi, lib
 from ...core.body import BufferedBody
 from ...core.ends import Ended
 from ...core.errors import WrittenOff
-from ...core.exchange import HTTP_1_1, Exchange, ResponseForm
+from ...core.exchange import HTTP_1_1, HTTP_2, Exchange, ResponseForm
 from ...core.forks import end_if_forked, forked
 from ...wsgi import Gateway
 from ...wsgi.begun import BegunResponse, Rest
@@ -204,8 +204,12 @@ class Native:
             0,
             len(body or b""),
         )
-        connection = exchange.connection = self._connections.get(fd) or self._new_connection(fd, index)
-        exchange.keep_alive = state.keep_alive and not self._lane.is_draining
+        if self._lane.is_stream(fd):
+            connection = exchange.connection = self._lane.new_stream(fd, index)
+            exchange.form, exchange.keep_alive = HTTP_2, False
+        else:
+            connection = exchange.connection = self._connections.get(fd) or self._new_connection(fd, index)
+            exchange.keep_alive = state.keep_alive and not self._lane.is_draining
         if body is not None and exchange.rpc is None:
             exchange.body = BufferedBody.of(body)
         if state.arrived_at:

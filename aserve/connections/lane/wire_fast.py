@@ -241,6 +241,29 @@ class FastWire:
         return self._handover
 
 
+class StreamWire(FastWire):
+    """The same below a stream of HTTP/2; `fd` is its number."""
+
+    __slots__ = ()
+
+    @property
+    def set(self) -> Any:
+        """The C structure of the lane."""
+        return self._handovers.set
+
+    def drop(self, exchange: Exchange) -> None:
+        """See FastWire: the stream is closed already."""
+        exchange.end = CLIENT_GONE
+        connection, handovers = exchange.connection, self._handovers
+        with connection.lock:
+            fd, self.fd = self.fd, -1
+            connection.exchange = None
+            if fd >= 0 and lib.lane_release(handovers.set, fd):
+                handovers.begin_stream(fd, b"")
+        connection.service.lost.discard(exchange)
+        connection.end_exchange(exchange)
+
+
 def end_session(set: Any, fd: int) -> None:
     """End the session of TLS, if there is one, of a connection that has left the lane and will be closed."""
     session = lib.lane_take_session(set, fd)

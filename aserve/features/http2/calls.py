@@ -20,19 +20,23 @@ from ...core.exchange import Exchange
 class Calls:
     """Gives the requests of one connection to an executor, and makes those wait that would be too many at a time."""
 
-    __slots__ = ("_call_soon", "_most", "_running", "_submit", "_waiting")
+    __slots__ = ("_call_soon", "_most", "_running", "_submit", "_waiting", "elsewhere")
 
     def __init__(self, submit: Callable[..., object], call_soon: Callable[..., object], most: int) -> None:
         """`submit`: of an executor, `call_soon`: of the event loop."""
         self._submit, self._call_soon, self._most = submit, call_soon, most
+        self.elsewhere: Callable[[], int] = lambda: 0  # how many run in the lane
         self._running: set[Exchange] = set()  # with the executor, or with the app
         self._waiting: dict[Exchange, Callable[[Any], None]] = {}  # the job of each, in the order of arrival
 
     def submit(self, function: Callable[[Any], None], exchange: Exchange) -> None:
         """Run function(exchange) in a worker soon, or once there is room."""
         self._waiting[exchange] = function
-        if len(self._running) < self._most:
-            self._begin_first()
+        self._go_on()
+
+    def add(self, exchange: Exchange) -> None:
+        """Count one that has begun in the lane."""
+        self._running.add(exchange)
 
     def _begin_first(self) -> None:
         exchange = next(iter(self._waiting))
@@ -43,11 +47,15 @@ class Calls:
         """Forget an exchange that has ended; the first that waits takes its place."""
         self._running.discard(exchange)
         self._waiting.pop(exchange, None)
+        self.go_on_soon()
+
+    def go_on_soon(self) -> None:
+        """Begin those for which there is room by now."""
         if self._waiting:  # not now: with --threads 0 the app would run within the end of another request
             self._call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        while self._waiting and len(self._running) < self._most:
+        while self._waiting and len(self._running) + self.elsewhere() < self._most:
             self._begin_first()
 
     def begin_all(self) -> None:

@@ -1,6 +1,6 @@
 """The request of one stream: a head of HTTP/1.1, as cparsers/h2_fields.c writes it, and the octets of DATA frames, to an exchange.
 
-Owns:     StreamRequest, a WireProtocol; HTTP_2, the form of its response.
+Owns:     StreamRequest, a WireProtocol.
 Thread:   event loop only.
 Spec:     RFC 9113 section 8.1; RFC 9110 section 10.1.1.
 Not here: frames (cparsers/h2.h), the rules of field sections (cparsers/h2_fields.c), those of HTTP/1.1 (cparsers/http1.c).
@@ -11,13 +11,11 @@ The head goes through the parser of HTTP/1.1, so that no rule for fields, target
 from __future__ import annotations
 
 from ...core.errors import RequestRefused
-from ...core.exchange import HTTP_1_1, Exchange
+from ...core.exchange import HTTP_2, Exchange
 from ...protocols import http1
 from ...protocols.base import RequestReceiver, body_too_large, new_body
 from ...protocols.refused_head import known_request
 
-# The stream's end is the body's: neither chunks nor a Connection field.
-HTTP_2 = HTTP_1_1._replace(may_chunk=False, keep_alive_line=b"", close_line=b"")
 # RFC 3875 4.1.16 wants a minor version; nginx and Apache write it so, too.
 _VERSION_1, _VERSION_2 = "\0SERVER_PROTOCOL\0HTTP/1.1", "\0SERVER_PROTOCOL\0HTTP/2.0"
 

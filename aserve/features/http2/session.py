@@ -11,10 +11,13 @@ A stream has a Connection and a LoopWire of its own, so that threads, deadlines,
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
+import math
 import weakref
-from typing import Callable, cast
+from typing import Any, Callable, cast
 
+from ..._cparsers import lib
 from ...connections.carrier import Carrier, StreamConnection
 from ...connections.connection import Connection
 from ...connections.loop.wire_loop import LoopWire
@@ -22,7 +25,7 @@ from ...connections.service import Service
 from ...core.errors import RequestRefused
 from ...protocols import http2
 from ...protocols.http1 import Scratch
-from ...protocols.http2 import FIELD_OVERHEAD, STREAM_WINDOW, Event, FoundEvents, Frames
+from ...protocols.http2 import STREAM_WINDOW, Event, FoundEvents, Frames
 from .calls import Calls
 from .intake import Intake
 from .lingering import Lingering
@@ -43,9 +46,8 @@ def scratch_of(service: Service) -> tuple[Scratch, FoundEvents]:
     found = _scratches.get(service)
     if found is None:
         limits = service.limits
-        # Up to this the parser of HTTP/1.1 refuses a head, with 431; a larger one ends the connection.
-        section_bytes = 2 * limits.max_head_bytes + FIELD_OVERHEAD * limits.max_fields
-        found = _scratches[service] = Scratch(limits), FoundEvents(section_bytes)
+        most = http2.section_bytes(limits.max_head_bytes, limits.max_fields)
+        found = _scratches[service] = Scratch(limits), FoundEvents(most)
     return found
 
 
@@ -53,7 +55,7 @@ class Session(Carrier):
     """The protocol of one HTTP/2 connection."""
 
     def __init__(self, connection: Connection, max_streams: int) -> None:
-        self._connection = connection  # the streams' connections are like it
+        self.connection = connection  # the streams' connections are like it
         connection.is_spent = False
         self._service = service = connection.service
         self._scratch, found = scratch_of(service)
@@ -65,6 +67,9 @@ class Session(Carrier):
         takes_websockets = service.config.websockets > 0 and service.config.threads > 1
         self._frames = Frames(found, max_streams, takes_websockets)
         self._intake, self._turns = Intake(self._frames, service.loop), Turns(self._frames, service.loop)
+        self.state = self._frames.connection
+        self._remains: tuple[list[Event], bytes, bool] | None = None  # of the lane
+        self._on_lost: Callable[[], None] = lambda: None
 
     # --- called by the transport, as by an event loop ---
 
@@ -72,11 +77,13 @@ class Session(Carrier):
         """The client speaks HTTP/2: ALPN has chosen it, or it has begun with it."""
         self.transport = cast(asyncio.Transport, transport)
         self._service.connections.add(self)
-        if not self._connection.identify(transport):
+        if not self.connection.identify(transport):
             self.abort()
             return
         self.flush()
-        if self._service.is_draining:  # begun since the client connected: `drain` did not reach it
+        if self._remains is not None:
+            self._go_on(*self._remains)
+        elif self._service.is_draining:  # begun since the client connected: `drain` did not reach it
             self._ask_for_no_more()
 
     def data_received(self, data: bytes) -> None:
@@ -99,6 +106,9 @@ class Session(Carrier):
         self._service.connections.discard(self)
         for stream in list(self._streams.values()):
             self.leave(stream)
+        on_lost, self._on_lost = self._on_lost, lambda: None
+        self._calls.elsewhere = lambda: 0
+        on_lost()
 
     def pause_writing(self) -> None:
         """The transport's buffer is over its limit."""
@@ -131,15 +141,53 @@ class Session(Carrier):
 
     # --- called by the server ---
 
+    # --- called by the lane ---
+
+    def leave_lane(self, set: Any, number: int, on_lost: Callable[[], None]) -> None:
+        """See Carrier."""
+        self._remains, self._on_lost = self._frames.take_over(set, number), on_lost
+        self._calls.elsewhere = functools.partial(lib.lane_running, set, number)
+
+    def _go_on(self, events: list[Event], octets: bytes, is_idle: bool) -> None:
+        self._remains = None
+        self._quiet_seconds = math.inf if is_idle else 0.0
+        self.take(events)
+        if octets:
+            self.data_received(octets)
+        if self._service.is_draining and not self.is_closed:
+            self.drain()
+
+    def adopt(self, stream_id: int, wire: LoopWire) -> bool:
+        """See Carrier."""
+        exchange, connection = wire.connection.exchange, cast(StreamConnection, wire.connection)
+        if self.is_closed or exchange is None:
+            return False
+        connection.leave_lane(self._calls)
+        self._calls.add(exchange)
+        stream = self._new_stream(stream_id, wire, StreamRequest(self._scratch, True))
+        stream.has_no_body = exchange.method_and_target.startswith("HEAD ")
+        stream.begin()
+        if self._frames.room(stream_id) == http2.GONE:
+            self.leave(stream)
+        self._calls.go_on_soon()
+        return True
+
+    def begin(self, stream_id: int, head: bytes) -> None:
+        """See Carrier."""
+        if not self.is_closed:
+            flags = http2.END_STREAM | http2.IS_HEAD * head.startswith(b"HEAD ")
+            self._on_request(stream_id, flags, http2.DEFAULT_URGENCY, head)
+            self.flush()
+
     @property
     def has_streams(self) -> bool:
         """See Carrier."""
-        return bool(self._streams)
+        return bool(self._streams) or self._calls.elsewhere() > 0
 
     @property
     def idle_seconds(self) -> float:  # type: ignore[override]
         """See Carrier."""
-        return 0.0 if self._streams or self.is_closed or not self._frames.last_served else self._quiet_seconds
+        return 0.0 if self.has_streams or self.is_closed or not self._frames.last_served else self._quiet_seconds
 
     def on_second(self) -> None:
         """See Carrier."""
@@ -147,14 +195,14 @@ class Session(Carrier):
             self._lingering.on_second(self._service.is_draining)
         if self.is_closed:
             return
-        self._quiet_seconds = 0.0 if self._streams else self._quiet_seconds + 1.0
+        self._quiet_seconds = 0.0 if self.has_streams else self._quiet_seconds + 1.0
         self._frames.pass_second()
         self.flush()
         config = self._service.config
         self._asked_seconds += bool(self._goaways)
         if self._asked_seconds > 1:  # the first is not a whole one
             self._say_goodbye()
-        elif self._connection.is_spent:
+        elif self.connection.is_spent:
             self._ask_for_no_more()
         elif self._quiet_seconds > (config.keep_alive_seconds if self._frames.last_served else config.head_seconds):
             self._say_goodbye()  # a request on its way may be sent again: the GOAWAY names the last one that is served
@@ -162,7 +210,7 @@ class Session(Carrier):
     def drain(self) -> None:
         """See Carrier; RFC 9113 section 6.8: a first GOAWAY asks for no more streams, a second a moment later names the last one."""
         self._calls.begin_all()
-        if self._streams or self._service.is_replaced:
+        if self.has_streams or self._service.is_replaced:
             self._ask_for_no_more()
         else:
             self._say_goodbye()
@@ -185,22 +233,26 @@ class Session(Carrier):
             self._frames.reset(stream_id, http2.REFUSED_STREAM)
             return
         request = StreamRequest(self._scratch, bool(flags & http2.END_STREAM))
-        connection = StreamConnection(self._connection, self._calls)
+        connection = StreamConnection(self.connection, self._calls)
         wire = LoopWire(connection, head, is_new=False, can_bypass=False, protocol=request)
-        stream = StreamTransport(stream_id, wire, request, self.transport.get_extra_info, self._on_change)
+        stream = self._new_stream(stream_id, wire, request)
         stream.has_no_body, stream.urgency = bool(flags & http2.IS_HEAD), urgency
-        self._streams[stream_id] = stream
         stream.begin()
+
+    def _new_stream(self, stream_id: int, wire: LoopWire, request: StreamRequest) -> StreamTransport:
+        stream = StreamTransport(stream_id, wire, request, self.transport.get_extra_info, self._on_change)
+        self._streams[stream_id] = stream
+        return stream
 
     def _on_malformed(self, stream_id: int, flags: int, code: int, octets: bytes) -> None:
         """Forget a malformed request (RFC 9113 section 8.1.1), whose stream is reset; the others go on."""
         why = octets.decode()
-        logger.info("%s: stream reset: %s", self._connection.name, why)
+        logger.info("%s: stream reset: %s", self.connection.name, why)
         stream = self._streams.get(stream_id)
         if stream is not None:
             self.leave(stream)  # and the log says that its client has left
         elif self._service.ends is not None:
-            self._service.ends.write_refused(self._connection, None, RequestRefused(400, why))
+            self._service.ends.write_refused(self.connection, None, RequestRefused(400, why))
 
     def _on_data(self, stream_id: int, flags: int, counted_bytes: int, octets: bytes) -> None:
         """Pass on octets of a body, and give the client room for as many again."""
@@ -258,7 +310,7 @@ class Session(Carrier):
     def finish(self, stream: StreamTransport) -> None:
         """Forget a stream whose response is sent; the rest of its request is not wanted."""
         self.leave(stream)
-        if self._connection.is_spent:
+        if self.connection.is_spent:
             self._ask_for_no_more()
 
     def cut(self, stream: StreamTransport) -> None:
@@ -306,7 +358,7 @@ class Session(Carrier):
 
     def end(self, why: str, is_abort: bool = False) -> None:
         """End the connection by the client's fault."""
-        logger.info("%s: connection closed: %s", self._connection.name, why)
+        logger.info("%s: connection closed: %s", self.connection.name, why)
         self.flush()
         (self.abort if is_abort else self._close)()
         for stream in list(self._streams.values()):

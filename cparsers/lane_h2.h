@@ -1,0 +1,87 @@
+/* lane_h2.h -- the carriers and streams of a lane, shared by lane_h2.c and
+ * lane_h2_streams.c.  Never part of an interface to Python. */
+#ifndef ASERVE_LANE_H2_H
+#define ASERVE_LANE_H2_H
+#include "lane.h"
+
+#include <pthread.h>
+
+/* Where a carrier is. */
+enum { IN_LANE, LEFT, CLOSED };
+
+/* One connection of HTTP/2.  The lock guards all but nusers, which is atomic:
+ * the leader reads while workers reply.  Nobody calls Python with it. */
+typedef struct carrier {
+    pthread_mutex_t lock;
+    struct carrier *next; /* of those with frames that are not sent; h2->lock */
+    uint32_t is_listed;   /* it is one of them; h2->lock */
+    uint32_t nusers;      /* who has its number; its streams; that list */
+    h2_connection h2;
+    int number;
+    int fd;
+    uint32_t where;     /* atomic */
+    uint32_t is_leaving; /* when there is room for the arrival */
+    uint32_t nrunning;  /* streams with numbers */
+    uint32_t second;    /* of h2_pass_second */
+    uint32_t is_behind; /* the socket has not taken all */
+    uint32_t behind_at; /* the second */
+    char *left;         /* octets that had no room in a batch */
+    size_t left_at, left_len;
+    char *text; /* of remains */
+    lane_remains remains;
+} carrier;
+
+/* What a number means; a carrier's own has no stream. */
+typedef struct {
+    carrier *carrier;
+    uint32_t stream;
+    int32_t next; /* of the free ones */
+} place;
+
+struct lane_h2 {
+    pthread_mutex_t lock; /* guards the next five */
+    place places[LANE_STREAMS];
+    int32_t first_free; /* -1: none */
+    int32_t nused;      /* places that were ever used */
+    carrier *unsent;    /* atomic */
+    /* of the leader */
+    h2_found found;
+    char octets[1 << 15]; /* read at once: two records */
+    char memory[];
+};
+
+static inline place *place_at(lane *set, int number)
+{
+    return &set->h2->places[(uint32_t)number - set->first_stream];
+}
+
+/* Of a number that this thread may use. */
+static inline carrier *carrier_of(lane *set, int number)
+{
+    return place_at(set, number)->carrier;
+}
+
+static inline void set_where(carrier *c, uint32_t where)
+{
+    __atomic_store_n(&c->where, where, __ATOMIC_RELEASE);
+}
+
+/* lane_h2.c: numbers; the carrier of a number that another thread may free is
+ * held, or NULL. */
+__attribute__((visibility("hidden"))) int new_number(lane *set, carrier *of,
+                                                     uint32_t stream);
+__attribute__((visibility("hidden"))) void free_number(lane *set, int number);
+__attribute__((visibility("hidden"))) carrier *held_carrier(lane *set,
+                                                            int number);
+__attribute__((visibility("hidden"))) void hold(carrier *c);
+__attribute__((visibility("hidden"))) void let_go(lane *set, carrier *c);
+
+/* lane_h2_streams.c: send frames now, or let the leader do so; locked. */
+__attribute__((visibility("hidden"))) void send_frames(lane *set, carrier *c);
+__attribute__((visibility("hidden"))) void send_or_list(lane *set, carrier *c);
+/* A stream begins, or is over; locked. */
+__attribute__((visibility("hidden"))) void count_stream(lane *set, carrier *c);
+__attribute__((visibility("hidden"))) void end_stream(lane *set, carrier *c,
+                                                      int number);
+
+#endif

@@ -1,0 +1,232 @@
+/* lane_h2_read.c -- from a connection of HTTP/2 with an event to arrivals: each
+ * request that is plain is one. */
+#define _GNU_SOURCE /* POSIX beside C99 */
+#include "lane_h2.h"
+
+#ifdef __linux__
+#include "lane_states.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { QUIET_SECONDS = H2_BURST / H2_EACH_SECOND };
+
+/* Keep the octets from data[at] on for the next batch.  Returns 0: no memory. */
+static int keep_left(carrier *c, const char *data, size_t at, size_t len)
+{
+    char *kept = NULL;
+
+    if (data == c->left && at < len) {
+        c->left_at = at;
+        return 1;
+    }
+    if (at < len) {
+        kept = malloc(len - at);
+        if (kept == NULL)
+            return 0;
+        memcpy(kept, data + at, len - at);
+    }
+    if (data == c->left || kept != NULL) {
+        free(c->left);
+        c->left = kept;
+        c->left_at = 0;
+        c->left_len = kept != NULL ? len - at : 0;
+    }
+    return 1;
+}
+
+/* Make an arrival of a request.  Returns 1; 0: it is not plain. */
+static int add_request(lane *set, carrier *c, const h2_event *event,
+                       lane_arrival *arrival, uint32_t *input_len)
+{
+    const char *head = set->h2->found.text + event->text.off;
+    uint32_t before = set->vars_len, len = event->text.len;
+    int number;
+    lane_conn *conn;
+
+    if (!(event->flags & H2_END_STREAM) ||
+        c->nrunning >= c->h2.limits.max_streams)
+        return 0;
+    number = new_number(set, c, event->stream);
+    if (number < 0)
+        return 0;
+    if (!begin_stream(set, c->fd, number, head, len, arrival)) {
+        set->vars_len = before;
+        free_number(set, number);
+        return 0;
+    }
+    memcpy(set->input + *input_len, head, len);
+    arrival->input_off = *input_len;
+    arrival->input_len = len;
+    *input_len += len;
+    conn = &set->conns[number];
+    conn->listener = set->conns[c->fd].listener;
+    conn->body_left = 0;
+    set_used(conn, 1);
+    set_since(set, conn);
+    __atomic_store_n(&conn->carrier, (uint32_t)c->number, __ATOMIC_RELAXED);
+    set_state(conn, LANE_BUSY);
+    count_stream(set, c);
+    return 1;
+}
+
+/* Act on the events of a frame.  Returns how many the lane does not act on,
+ * the last ones; they remain. */
+static uint32_t act(lane *set, carrier *c, uint32_t *n, uint32_t *input_len)
+{
+    const h2_found *found = &set->h2->found;
+
+    for (uint32_t i = 0; i < found->count; i++) {
+        const h2_event *event = &found->events[i];
+
+        if (event->kind == H2_REQUEST && has_no_place(set))
+            h2_reset(&c->h2, event->stream, H2_REFUSED_STREAM);
+        else if (event->kind == H2_REQUEST &&
+                 add_request(set, c, event, &set->arrivals[*n], input_len))
+            (*n)++;
+        /* A worker finds out that its stream is reset; none waits for room. */
+        else if (event->kind != H2_RESET && event->kind != H2_ROOM &&
+                 event->kind != H2_PRIORITY)
+            return found->count - i;
+    }
+    return 0;
+}
+
+static int keep_remains(carrier *c, const h2_found *found, uint32_t count)
+{
+    lane_remains *remains = &c->remains;
+
+    if (count == 0)
+        return 1;
+    c->text = malloc(found->text_len + 1);
+    if (c->text == NULL)
+        return 0;
+    memcpy(c->text, found->text, found->text_len);
+    remains->text_len = found->text_len;
+    remains->count = count;
+    memcpy(remains->events, &found->events[found->count - count],
+           count * sizeof *remains->events);
+    return 1;
+}
+
+static void pass_seconds(lane *set, carrier *c)
+{
+    uint32_t seconds = now(set) - c->second;
+
+    c->second = now(set);
+    for (uint32_t i = 0; i < seconds && i < QUIET_SECONDS; i++)
+        h2_pass_second(&c->h2);
+}
+
+/* What is to become of a carrier that was read. */
+enum { STAYS, LEAVES, ENDS };
+
+/* Receive data[.. len), as long as there is room. */
+static int receive_frames(lane *set, carrier *c, const char *data, size_t at,
+                          size_t len, uint32_t *n, uint32_t *input_len)
+{
+    uint32_t remains = 0;
+
+    pass_seconds(set, c);
+    while (at < len && remains == 0 && has_batch_room(set, *n, *input_len)) {
+        at = h2_receive(&c->h2, data, at, len, &set->h2->found);
+        remains = act(set, c, n, input_len);
+    }
+    if (!keep_left(c, data, at, len) ||
+        !keep_remains(c, &set->h2->found, remains))
+        return ENDS;
+    return remains > 0 ? LEAVES : STAYS;
+}
+
+/* Read from the socket, and receive. */
+static int read_frames(lane *set, carrier *c, int *is_full, uint32_t *n,
+                       uint32_t *input_len)
+{
+    char *to = set->h2->octets;
+    ssize_t got;
+
+    do
+        got = tls_receive(session_of(set, c->fd), c->fd, to,
+                          sizeof set->h2->octets, is_full);
+    while (got < 0 && errno == EINTR);
+    if (got > 0)
+        return receive_frames(set, c, to, 0, (size_t)got, n, input_len);
+    if (got < 0 && errno == EAGAIN)
+        return STAYS;
+    if (got == 0)
+        return c->nrunning > 0 || c->is_behind ? LEAVES : ENDS;
+    return errno == EPROTO ? LEAVES : ENDS;
+}
+
+/* The caller goes on with a carrier. */
+static void leave(lane *set, carrier *c, lane_arrival *arrival)
+{
+    memset(arrival, 0, sizeof *arrival);
+    arrival->kind = LANE_LEFT;
+    arrival->fd = c->fd;
+    arrival->listener = set->conns[c->fd].listener;
+    arrival->consumed = ASERVE_INCOMPLETE;
+    arrival->carrier = (uint32_t)c->number;
+    set_where(c, LEFT);
+    hold(c); /* for the arrival */
+    __atomic_store_n(&set->conns[c->fd].carrier, 0, __ATOMIC_RELAXED);
+    take_out(set, c->fd);
+}
+
+/* Read what has come; see read_carrier. */
+static int read_once(lane *set, carrier *c, int *is_full, uint32_t *n,
+                     uint32_t *input_len)
+{
+    uint32_t before = *n;
+    int next;
+
+    if (c->is_behind)
+        send_frames(set, c);
+    if (c->left != NULL)
+        next = receive_frames(set, c, c->left, c->left_at, c->left_len, n,
+                              input_len);
+    else
+        next = read_frames(set, c, is_full, n, input_len);
+    if (next != STAYS)
+        return next;
+    if (c->is_behind && (*n > before || c->h2.out_len > 0))
+        return LEAVES; /* it asks, and does not read */
+    if (c->h2.out_len > 0 && *n == before)
+        send_frames(set, c);
+    return STAYS;
+}
+
+uint32_t read_carrier(lane *set, int fd, int is_at_end, uint32_t n,
+                      uint32_t *input_len)
+{
+    carrier *c = carrier_of(set, carrier_at(set, fd));
+    int is_full = 0, next = STAYS;
+
+    pthread_mutex_lock(&c->lock);
+    if (c->where != IN_LANE) { /* another thread waits to take it */
+        set_state(&set->conns[fd], LANE_IDLE);
+        pthread_mutex_unlock(&c->lock);
+        return n;
+    }
+    if (c->is_leaving)
+        next = LEAVES;
+    else if (has_batch_room(set, n, *input_len))
+        next = read_once(set, c, &is_full, &n, input_len);
+    else
+        is_full = 1;
+    if (next == LEAVES && has_batch_room(set, n, *input_len)) {
+        leave(set, c, &set->arrivals[n++]);
+    } else if (next != ENDS) {
+        c->is_leaving = next == LEAVES;
+        is_full = is_full || is_at_end || c->left != NULL || c->is_leaving;
+        if (!await_octets(set, fd, is_full) && !make_idle(set, fd))
+            next = ENDS;
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (next == ENDS)
+        close_conn(set, fd);
+    return n;
+}
+
+#endif

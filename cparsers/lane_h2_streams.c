@@ -1,0 +1,246 @@
+/* lane_h2_streams.c -- replies to the streams of a lane.  Those to one
+ * connection go out together: they are sent when none of its requests waits any
+ * more, or there are enough for a record, or the leader waits; else the leader
+ * sends them before it waits, or the stall timer does. */
+#define _GNU_SOURCE /* memmem; POSIX beside C99 */
+#include "lane_h2.h"
+
+#ifdef __linux__
+#include "lane_states.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { RECORD = 14000 /* octets that are sent at once */ };
+
+void count_stream(lane *set, carrier *c)
+{
+    /* Without a stream the carrier is counted, else its streams are. */
+    if (__atomic_fetch_add(&c->nrunning, 1, __ATOMIC_RELAXED) > 0)
+        count_conn(set);
+    set_used(&set->conns[c->fd], 0); /* not idle: see lane_evict_idle */
+}
+
+/* A carrier waits for a further request. */
+static void rest(lane *set, lane_conn *conn)
+{
+    set_since(set, conn);
+    set_used(conn, 1);
+}
+
+void end_stream(lane *set, carrier *c, int number)
+{
+    set_state(&set->conns[number], LANE_FREE);
+    free_number(set, number);
+    if (__atomic_sub_fetch(&c->nrunning, 1, __ATOMIC_RELAXED) > 0)
+        lane_left(set);
+    else if (c->where == IN_LANE)
+        rest(set, &set->conns[c->fd]);
+}
+
+void send_frames(lane *set, carrier *c)
+{
+    tls_session *session = session_of(set, c->fd);
+    struct iovec part = {c->h2.out, c->h2.out_len};
+    int was_behind = (int)c->is_behind;
+    ssize_t took;
+
+    if (c->where != IN_LANE || session == NULL)
+        return;
+    took = tls_send(session, c->fd, &part, 1);
+    if (took < 0 && errno != EAGAIN) {
+        shutdown(c->fd, SHUT_RDWR); /* the leader finds the end */
+        took = (ssize_t)part.iov_len;
+    }
+    if (took == (ssize_t)part.iov_len) {
+        h2_sent(&c->h2);
+    } else if (took > 0) {
+        c->h2.out_len -= (size_t)took;
+        memmove(c->h2.out, c->h2.out + took, c->h2.out_len);
+    }
+    c->is_behind = tls_out_len(session) > 0;
+    if (c->is_behind == (uint32_t)was_behind)
+        return;
+    c->behind_at = now(set);
+    rearm(set, c->fd); /* with EPOLLOUT, or without */
+}
+
+void send_or_list(lane *set, carrier *c)
+{
+    lane_h2 *h2 = set->h2;
+    int is_first;
+
+    if (c->nrunning == 0 || c->h2.out_len >= RECORD) {
+        send_frames(set, c);
+        return;
+    }
+    pthread_mutex_lock(&h2->lock);
+    is_first = !c->is_listed;
+    if (is_first) {
+        c->is_listed = 1;
+        c->next = h2->unsent;
+        __atomic_store_n(&h2->unsent, c, __ATOMIC_RELAXED);
+        hold(c);
+    }
+    pthread_mutex_unlock(&h2->lock);
+    /* Either this thread sees that the leader waits, or that sees the list. */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&set->is_waiting, __ATOMIC_RELAXED))
+        send_frames(set, c);
+    else if (is_first && set->stall_us > 0)
+        arm_stall_timer(set);
+}
+
+void flush_carriers(lane *set)
+{
+    lane_h2 *h2 = set->h2;
+    carrier *c;
+
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&h2->unsent, __ATOMIC_RELAXED) != NULL) {
+        pthread_mutex_lock(&h2->lock);
+        c = h2->unsent;
+        if (c != NULL) {
+            __atomic_store_n(&h2->unsent, c->next, __ATOMIC_RELAXED);
+            c->is_listed = 0;
+        }
+        pthread_mutex_unlock(&h2->lock);
+        if (c == NULL)
+            return;
+        pthread_mutex_lock(&c->lock);
+        if (c->h2.out_len > 0 && !c->is_behind)
+            send_frames(set, c);
+        pthread_mutex_unlock(&c->lock);
+        let_go(set, c);
+    }
+}
+
+void lane_flush(lane *set)
+{
+    if (set->h2 != NULL)
+        flush_carriers(set);
+}
+
+int has_stream_left(lane *set, int number)
+{
+    carrier *c = held_carrier(set, number);
+    uint32_t stream = place_at(set, number)->stream;
+    int has_left = 0;
+
+    if (c == NULL)
+        return 0;
+    pthread_mutex_lock(&c->lock);
+    if (c->where != LEFT)
+        has_left = c->where == CLOSED || h2_room(&c->h2, stream) == H2_GONE;
+    pthread_mutex_unlock(&c->lock);
+    let_go(set, c);
+    return has_left;
+}
+
+/* Send octets of a body, for which there is room. */
+static void send_body(h2_connection *h2, uint32_t id, const char *body,
+                      size_t len, int is_end)
+{
+    while (len > 0) {
+        long n = h2_send(h2, id, NULL, 0, body, len,
+                         is_end ? H2_END_STREAM : 0u);
+
+        if (n <= 0)
+            return; /* no memory: it is over */
+        body += n;
+        len -= (size_t)n;
+    }
+}
+
+/* Make the frames of a whole response.  Returns 1; 0: there is no room for
+ * them; -1: the client has reset the stream. */
+static int put_reply(carrier *c, uint32_t id, const struct iovec *parts,
+                     int count)
+{
+    const char *head = parts[0].iov_base;
+    const char *end = memmem(head, parts[0].iov_len, "\r\n\r\n", 4);
+    size_t head_len = end != NULL ? (size_t)(end - head) + 4
+                                  : parts[0].iov_len;
+    size_t first = parts[0].iov_len - head_len;
+    size_t second = count > 1 ? parts[1].iov_len : 0;
+    long window = h2_window(&c->h2, id), sent;
+
+    if (window == H2_GONE)
+        return -1;
+    if (c->is_behind || first + second > (size_t)window)
+        return 0;
+    sent = h2_send(&c->h2, id, head, head_len, NULL, 0,
+                   first + second == 0 ? H2_END_STREAM : 0u);
+    if (sent == H2_MALFORMED)
+        h2_reset(&c->h2, id, H2_INTERNAL_ERROR);
+    if (sent < 0)
+        return -1;
+    send_body(&c->h2, id, head + head_len, first, second == 0);
+    if (second > 0)
+        send_body(&c->h2, id, parts[1].iov_base, second, 1);
+    return 1;
+}
+
+int reply_stream(lane *set, int number, const struct iovec *parts, int count)
+{
+    place *at = place_at(set, number);
+    carrier *c = at->carrier;
+    size_t len = parts[0].iov_len + (count > 1 ? parts[1].iov_len : 0);
+    int is_put = -1;
+
+    hold(c);
+    pthread_mutex_lock(&c->lock);
+    if (c->where == IN_LANE)
+        is_put = put_reply(c, at->stream, parts, count);
+    if (is_put == 0 || c->where == LEFT) {
+        pthread_mutex_unlock(&c->lock);
+        let_go(set, c);
+        return 0;
+    }
+    tell_progress(set);
+    end_request(set, number);
+    end_stream(set, c, number);
+    if (c->h2.out_len > 0 && !c->is_behind)
+        send_or_list(set, c);
+    pthread_mutex_unlock(&c->lock);
+    let_go(set, c);
+    return is_put == 1 ? (int)len : LANE_LOST;
+}
+
+/* Returns 0 when its client is gone, and the number is free. */
+int release_stream(lane *set, int number)
+{
+    carrier *c = place_at(set, number)->carrier;
+    int is_closed;
+
+    hold(c);
+    pthread_mutex_lock(&c->lock);
+    is_closed = c->where == CLOSED;
+    if (is_closed)
+        end_stream(set, c, number);
+    else /* until lane_take_stream, as no connection */
+        set_state(&set->conns[number], LANE_FREE);
+    pthread_mutex_unlock(&c->lock);
+    let_go(set, c);
+    return !is_closed;
+}
+
+uint32_t lane_take_stream(lane *set, int number)
+{
+    place *at = place_at(set, number);
+    carrier *c = at->carrier;
+    uint32_t stream = at->stream;
+
+    hold(c);
+    pthread_mutex_lock(&c->lock);
+    end_stream(set, c, number);
+    if (c->where == IN_LANE) { /* nobody will answer it */
+        h2_reset(&c->h2, stream, H2_INTERNAL_ERROR);
+        send_or_list(set, c);
+    }
+    pthread_mutex_unlock(&c->lock);
+    let_go(set, c);
+    return stream;
+}
+
+#endif
