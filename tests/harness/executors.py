@@ -164,6 +164,9 @@ class FakeHandleSet:
     def wake(self):
         self.woken.release()
 
+    def flush(self):
+        """There is nothing to be sent together."""
+
     def watch(self):
         self.timer.send(b"8 octets")  # the time is over at once
 

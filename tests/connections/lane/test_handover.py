@@ -119,7 +119,7 @@ def idle(monkeypatch):
     monkeypatch.setattr(module, "LoopWire", ArrivingWire)
     executor, memory = StepExecutor(), SimpleNamespace(set=ffi.new("lane *"))
     service = SimpleNamespace(tells_wire=False, name="a", lost=set(), wrap=None)
-    connection = SimpleNamespace(service=service, exchange=None)
+    connection = SimpleNamespace(service=service, exchange=None, is_stream=False)
 
     def begin(fd):
         found.way = Handovers(memory, {}, asyncio.get_running_loop(), executor)

@@ -74,4 +74,4 @@ def test_arrivals_have_the_names_and_values_of_the_structure():
         for number, name in enumerate(Arrival._fields, 1):
             setattr(table[row], name, row * 100 + number)
     first, second = arrivals_of(ffi.buffer(table, 2 * ARRIVAL_BYTES)[:])
-    assert first == Arrival(*range(1, 16)) and second == Arrival(*range(101, 116))
+    assert first == Arrival(*range(1, 17)) and second == Arrival(*range(101, 117))

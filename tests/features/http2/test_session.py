@@ -438,7 +438,7 @@ def test_a_frame_that_cannot_be_sent(connect):
 def test_a_stream_is_trusted_like_its_connection(connect):
     client = connect()
     client.harness.service.identify = lambda connection, transport: None
-    client.session._connection.is_believed = True
+    client.session.connection.is_believed = True
     client.ask()
     client.pump(runs=False)
     (stream,) = client.session._streams.values()

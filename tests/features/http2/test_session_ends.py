@@ -112,7 +112,7 @@ def test_a_connection_that_is_spent(connect, is_answered):
     client = connect()
     client.ask()
     client.pump(runs=False)
-    client.session._connection.is_spent = True  # as features/turnover.py does in a worker
+    client.session.connection.is_spent = True  # as features/turnover.py does in a worker
     last = client.ask(*request(b"POST"), ends=False)
     client.pump(runs=is_answered)
     if not is_answered:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ssl
 
+import h2.events
 import pytest
 from h2.errors import ErrorCodes
 from harness import apps
@@ -97,13 +98,18 @@ def test_a_client_that_leaves_before_its_request_begins(start_server, tls_settin
     gate = apps.Gate()
     server = start_server(gate, is_checked=False, http2="auto", max_streams=1, **tls_settings)
     context = ssl.create_default_context(cafile=str(authority.certificate))
-    with contextlib.closing(HTTP2Client(server.address, context=context)) as client:
+    events: list[object] = []
+    with contextlib.closing(HTTP2Client(server.address, context=context, on_event=events.append)) as client:
         for fields in (request(), asking()):
             client.frames.reset_stream(client.ask(fields))
             client.flush()
             if fields[0][1] == b"GET":
                 gate.wait_entered()
         stream = client.streams[client.ask(request())]
+        client.frames.ping(b"in order")  # the answer: the server has acted on all before
+        client.flush()
+        while not any(isinstance(event, h2.events.PingAckReceived) for event in events):
+            client.receive()
         wait_until(lambda: not count(server))
         gate.open(2)
         while not stream.is_over:
