@@ -357,7 +357,8 @@ size_t h2_receive(h2_connection *c, const char *data, size_t at, size_t len,
     most = (most > H2_FRAME_BYTES ? most : H2_FRAME_BYTES) + 128;
     if (c->state == H2_PREFACE)
         at = read_preface(&a, data, at, len);
-    while (at < len && c->state != H2_OVER && found->frames < found->max_frames &&
+    while (at < len && c->state != H2_OVER &&
+           found->frames < found->max_frames &&
            found->text_cap - found->text_len >= most) {
         at = next_frame(&a, data, at, len);
         if (a.at == NULL)

@@ -142,7 +142,7 @@ typedef struct {
     uint32_t text_len;
     h2_event events[H2_EVENTS];
     uint32_t max_frames; /* H2_FRAMES at most */
-    uint32_t text_cap; /* at least H2_FRAME_BYTES, and max_section_bytes and
+    uint32_t text_cap;   /* at least H2_FRAME_BYTES, and max_section_bytes and
                           H2_HEAD_ROOM, each with 128 more */
     char *text;
     hpack_field *fields; /* max_section_bytes / HPACK_OVERHEAD of them */

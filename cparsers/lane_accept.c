@@ -299,8 +299,9 @@ void lane_unlisten(lane *set, uint32_t i)
 int adopt(lane *set, int fd, uint32_t i, tls_session *session, int is_used,
           int carrier)
 {
-    if (!is_in_table(set, fd) || is_stream(set, fd) || i >= set->nlisteners || set->is_closed ||
-        set->listeners[i].is_off || set->listeners[i].protocol != LANE_HTTP ||
+    if (!is_in_table(set, fd) || is_stream(set, fd) || i >= set->nlisteners ||
+        set->is_closed || set->listeners[i].is_off ||
+        set->listeners[i].protocol != LANE_HTTP ||
         (session != NULL && tls_flush(session, fd) != 1) ||
         !change_state(&set->conns[fd], LANE_FREE, LANE_BUSY))
         return 0;

@@ -92,9 +92,9 @@ carrier *held_carrier(lane *set, int number)
     c = place_at(set, number)->carrier;
     if (c != NULL)
         nusers = __atomic_load_n(&c->nusers, __ATOMIC_RELAXED);
-    while (nusers > 0 && !__atomic_compare_exchange_n(
-                             &c->nusers, &nusers, nusers + 1, 0,
-                             __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+    while (nusers > 0 &&
+           !__atomic_compare_exchange_n(&c->nusers, &nusers, nusers + 1, 0,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         ;
     pthread_mutex_unlock(&set->h2->lock);
     return nusers > 0 ? c : NULL;
@@ -209,8 +209,8 @@ int lane_due_carriers(lane *set, int used_seconds, int new_seconds,
         if (c == NULL)
             continue;
         pthread_mutex_lock(&c->lock);
-        is_it = c->number == number &&
-                is_due(set, c, used_seconds, new_seconds);
+        is_it =
+            c->number == number && is_due(set, c, used_seconds, new_seconds);
         if (is_it)
             c->remains.is_idle = c->nrunning == 0 && !c->is_behind;
         pthread_mutex_unlock(&c->lock);

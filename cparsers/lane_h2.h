@@ -13,19 +13,20 @@ enum { IN_LANE, LEFT, CLOSED };
  * the leader reads while workers reply.  Nobody calls Python with it. */
 typedef struct carrier {
     pthread_mutex_t lock;
-    struct carrier *next; /* of those with frames that are not sent; h2->lock */
-    uint32_t is_listed;   /* it is one of them; h2->lock */
-    uint32_t nusers;      /* who has its number; its streams; that list */
+    struct carrier
+        *next;          /* of those with frames that are not sent; h2->lock */
+    uint32_t is_listed; /* it is one of them; h2->lock */
+    uint32_t nusers;    /* who has its number; its streams; that list */
     h2_connection h2;
     int number;
     int fd;
-    uint32_t where;     /* atomic */
+    uint32_t where;      /* atomic */
     uint32_t is_leaving; /* when there is room for the arrival */
-    uint32_t nrunning;  /* streams with numbers */
-    uint32_t second;    /* of h2_pass_second */
-    uint32_t is_behind; /* the socket has not taken all */
-    uint32_t behind_at; /* the second */
-    char *left;         /* octets that had no room in a batch */
+    uint32_t nrunning;   /* streams with numbers */
+    uint32_t second;     /* of h2_pass_second */
+    uint32_t is_behind;  /* the socket has not taken all */
+    uint32_t behind_at;  /* the second */
+    char *left;          /* octets that had no room in a batch */
     size_t left_at, left_len;
     char *text; /* of remains */
     lane_remains remains;

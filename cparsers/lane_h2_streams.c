@@ -142,8 +142,8 @@ static void send_body(h2_connection *h2, uint32_t id, const char *body,
                       size_t len, int is_end)
 {
     while (len > 0) {
-        long n = h2_send(h2, id, NULL, 0, body, len,
-                         is_end ? H2_END_STREAM : 0u);
+        long n =
+            h2_send(h2, id, NULL, 0, body, len, is_end ? H2_END_STREAM : 0u);
 
         if (n <= 0)
             return; /* no memory: it is over */
@@ -159,8 +159,8 @@ static int put_reply(carrier *c, uint32_t id, const struct iovec *parts,
 {
     const char *head = parts[0].iov_base;
     const char *end = memmem(head, parts[0].iov_len, "\r\n\r\n", 4);
-    size_t head_len = end != NULL ? (size_t)(end - head) + 4
-                                  : parts[0].iov_len;
+    size_t head_len =
+        end != NULL ? (size_t)(end - head) + 4 : parts[0].iov_len;
     size_t first = parts[0].iov_len - head_len;
     size_t second = count > 1 ? parts[1].iov_len : 0;
     long window = h2_window(&c->h2, id), sent;

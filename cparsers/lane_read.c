@@ -119,8 +119,8 @@ int begin_stream(lane *set, int fd, int number, const char *head, uint32_t len,
     memset(arrival, 0, sizeof *arrival);
     arrival->consumed = parse_http(set, &set->conns[fd], head, len, &parsed);
     if (arrival->consumed != (int32_t)len || parsed.content_length > 0 ||
-        (parsed.flags & (HTTP1_CHUNKED | HTTP1_EXPECT_CONTINUE |
-                         HTTP1_WEBSOCKET)) != 0)
+        (parsed.flags &
+         (HTTP1_CHUNKED | HTTP1_EXPECT_CONTINUE | HTTP1_WEBSOCKET)) != 0)
         return 0;
     /* The last pair before the fields; RFC 3875 4.1.16 wants a minor version. */
     protocol = parsed.vars + parsed.fields_off - sizeof version;

@@ -36,7 +36,7 @@ int stream_takes(const engine *self, const plain_request *served,
     PyTypeObject *type = Py_TYPE(iterable);
     PyObject *base = self->services[served->arrival.listener].base;
 
-    return self->runs == NULL && /* else Python times each step */
+    return self->runs == NULL &&           /* else Python times each step */
            served->arrival.carrier == 0 && /* it has other frames */
            request_is_plain(self, served) &&
            (PyObject *)type != PyDict_GetItem(base, s_file_wrapper) &&

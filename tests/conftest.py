@@ -325,7 +325,10 @@ def http2_ways(function: str, markers: set[str]) -> list[Way]:
     """Return the ways of HTTP/2 for a test: with threads, in the lane and on the event loop, and without threads."""
     if "also_http2" not in markers or function in NOT_OVER_HTTP2 or not has_module("h2"):
         return []
-    found = [WAYS[-2 if has_module("httptools") else -1]._replace(lane="off", wire="http/2"), WAYS[0]._replace(wire="http/2")]
+    found = [
+        WAYS[-2 if has_module("httptools") else -1]._replace(lane="off", wire="http/2"),
+        WAYS[0]._replace(wire="http/2"),
+    ]
     return found + [INLINE_WAYS[-1]._replace(lane="off", wire="http/2")] if "also_inline" in markers else found
 
 

@@ -11,14 +11,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Callable, Protocol
+from typing import Any, Callable, Protocol
 
 from ..core.exchange import Exchange
 from ..core.named_tuple import NamedTuple
 from .connection import Connection
-
-if TYPE_CHECKING:
-    from .loop.wire_loop import LoopWire
 
 
 class Carrier(asyncio.Protocol):
@@ -53,8 +50,8 @@ class Carrier(asyncio.Protocol):
         """Go on with a connection of the lane, before there is a transport; `number`: of the connection there, until `on_lost`."""
         raise NotImplementedError
 
-    def adopt(self, stream_id: int, wire: LoopWire) -> bool:
-        """Go on with a stream of the lane, whose request has begun; False: it cannot be."""
+    def adopt(self, stream_id: int, wire: Any) -> bool:
+        """Go on with a stream of the lane, whose request has begun; False: it cannot be. `wire`: a LoopWire."""
         raise NotImplementedError
 
     def begin(self, stream_id: int, head: bytes) -> None:

@@ -18,7 +18,6 @@ import logging
 import select
 import time
 
-from ..._cparsers import lib
 from ...core.exchange import Exchange
 from ...workers.executor import Executor, Job
 from ..loop.sending import HALF_CLOSED
@@ -69,7 +68,7 @@ class Departed:
             if isinstance(wire, LoopWire) and wire.state == State.CLOSED:
                 found.append((job, exchange))
             elif type(wire) is StreamWire:
-                if wire.fd >= 0 and lib.lane_has_left(wire.set, wire.fd):
+                if wire.has_left:
                     found.append((job, exchange))
             elif isinstance(wire, (FastWire, LoopWire)) and wire.fd >= 0:
                 by_fd[wire.fd] = job, exchange

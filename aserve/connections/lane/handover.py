@@ -176,9 +176,7 @@ class Handovers:
         if carrier is not None and head:
             carrier.begin(stream_id, head)
 
-    async def _carry(
-        self, number: int, wire: LoopWire, on_ready: Callable[[LoopWire | None], None] | None
-    ) -> None:
+    async def _carry(self, number: int, wire: LoopWire, on_ready: Callable[[LoopWire | None], None] | None) -> None:
         """Give a stream with a running exchange to the carrier that has left the lane."""
         made: LoopWire | None = None
         try:

@@ -19,14 +19,22 @@ from typing import Any
 from ..._cparsers import ffi, lib
 from ...core.body import BufferedBody, RequestBody
 from ...core.errors import RequestRefused
-from ...core.exchange import CLIENT_GONE, HTTP_1_1, HTTP_2, SCGI_STATUS_FIELD, SCGI_STATUS_LINE, UWSGI, Exchange, ResponseForm
+from ...core.exchange import (
+    CLIENT_GONE,
+    HTTP_1_1,
+    HTTP_2,
+    SCGI_STATUS_FIELD,
+    SCGI_STATUS_LINE,
+    UWSGI,
+    Exchange,
+    ResponseForm,
+)
 from ...protocols import EXCHANGE_FACTORIES
 from ...protocols.base import new_body
 from ...protocols.http1 import PLAIN
 from ...tls.sessions import OwnSession
 from ...workers.executor import Executor
 from ...workers.inline import InlineExecutor
-from ..carrier import IN_LANE, StreamConnection
 from ..connection import Connection
 from ..data_rate import BODY_TOO_LATE, DataRate, why_overdue
 from ..listeners import Listener
@@ -38,7 +46,7 @@ from .handover import CARRIER, Handovers
 from .lane_log import LaneLog
 from .lane_memory import ARRIVAL_BYTES, BATCH_COUNT, CONN_BYTES, Arrival, Memory, arrivals_of
 from .native import Native, new_native
-from .wire_fast import FastWire, StreamWire, end_session, refuse
+from .wire_fast import FastWire, end_session, refuse, stream_in_lane
 
 logger = logging.getLogger("aserve")
 
@@ -329,9 +337,7 @@ class Lane:
 
     def _new_stream(self, carrier: int, fd: int, index: int) -> Connection:
         # Without one the stream has just ended, and so has its carrier.
-        made = StreamConnection(self.connections.get(carrier) or Connection(self.services[index]), IN_LANE)
-        made.wire = StreamWire(self.handovers, fd)
-        return made
+        return stream_in_lane(self.handovers, self.connections.get(carrier) or Connection(self.services[index]), fd)
 
     def new_exchange(self, index: int, *request: Any) -> Exchange:
         """Return the exchange of a request; `request`: as an ExchangeFactory takes it."""

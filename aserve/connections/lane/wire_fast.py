@@ -16,7 +16,8 @@ from ..._cparsers import ffi, lib
 from ...core.errors import ClientDisconnected, RequestRefused
 from ...core.exchange import CLIENT_GONE, Exchange
 from ...wsgi import FileResponse, Reply
-from ..connection import discard_reply, drop_exchange
+from ..carrier import IN_LANE, StreamConnection
+from ..connection import Connection, discard_reply, drop_exchange
 from ..loop.sender import keep_rest
 from .handover import Handover, Handovers
 
@@ -247,9 +248,9 @@ class StreamWire(FastWire):
     __slots__ = ()
 
     @property
-    def set(self) -> Any:
-        """The C structure of the lane."""
-        return self._handovers.set
+    def has_left(self) -> bool:
+        """Whether the client has reset the stream, or is gone."""
+        return self.fd >= 0 and bool(lib.lane_has_left(self._handovers.set, self.fd))
 
     def drop(self, exchange: Exchange) -> None:
         """See FastWire: the stream is closed already."""
@@ -262,6 +263,13 @@ class StreamWire(FastWire):
                 handovers.begin_stream(fd, b"")
         connection.service.lost.discard(exchange)
         connection.end_exchange(exchange)
+
+
+def stream_in_lane(handovers: Handovers, of: Connection, number: int) -> Connection:
+    """Return the connection of a stream with this number, on this connection of HTTP/2."""
+    made = StreamConnection(of, IN_LANE)
+    made.wire = StreamWire(handovers, number)
+    return made
 
 
 def end_session(set: Any, fd: int) -> None:
