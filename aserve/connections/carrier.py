@@ -46,8 +46,12 @@ class Carrier(asyncio.Protocol):
         """Drop octets behind our last ones."""
         raise NotImplementedError
 
-    def leave_lane(self, set: Any, number: int, on_lost: Callable[[], None]) -> None:
-        """Go on with a connection of the lane, before there is a transport; `number`: of the connection there, until `on_lost`."""
+    def leave_lane(self, set: Any, number: int, running: Callable[[], int], on_lost: Callable[[], None]) -> None:
+        """
+        Go on with a connection of the lane, before there is a transport.
+
+        `number`: of the connection there, until `on_lost`. `running`: returns how many of its streams are there still.
+        """
         raise NotImplementedError
 
     def adopt(self, stream_id: int, wire: Any) -> bool:

@@ -206,7 +206,8 @@ class Handovers:
             return None
         connection = self.connections[number]
         carrier = connection.service.carriers.by_name[CARRIER](connection)
-        carrier.leave_lane(self.set, number, functools.partial(self._drop_carrier, number))
+        running = functools.partial(lib.lane_running, self.set, number)
+        carrier.leave_lane(self.set, number, running, functools.partial(self._drop_carrier, number))
         transport = TLSTransport.of(OwnSession(lib.lane_take_session(self.set, fd)), carrier)
         sock = socket.socket(fileno=fd)
         try:

@@ -11,13 +11,11 @@ A stream has a Connection and a LoopWire of its own, so that threads, deadlines,
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import math
 import weakref
 from typing import Any, Callable, cast
 
-from ..._cparsers import lib
 from ...connections.carrier import Carrier, StreamConnection
 from ...connections.connection import Connection
 from ...connections.loop.wire_loop import LoopWire
@@ -143,10 +141,10 @@ class Session(Carrier):
 
     # --- called by the lane ---
 
-    def leave_lane(self, set: Any, number: int, on_lost: Callable[[], None]) -> None:
+    def leave_lane(self, set: Any, number: int, running: Callable[[], int], on_lost: Callable[[], None]) -> None:
         """See Carrier."""
         self._remains, self._on_lost = self._frames.take_over(set, number), on_lost
-        self._calls.elsewhere = functools.partial(lib.lane_running, set, number)
+        self._calls.elsewhere = running
 
     def _go_on(self, events: list[Event], octets: bytes, is_idle: bool) -> None:
         self._remains = None
