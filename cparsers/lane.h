@@ -363,7 +363,7 @@ typedef struct {
     uint32_t count; /* of events */
     uint32_t text_len;
     uint32_t left_len;
-    uint32_t is_idle; /* its time is over */
+    uint32_t is_idle; /* without a request for a second at least */
     h2_event events[4];
     const char *text;
     const char *left;

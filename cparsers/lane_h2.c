@@ -212,7 +212,8 @@ int lane_due_carriers(lane *set, int used_seconds, int new_seconds,
         is_it =
             c->number == number && is_due(set, c, used_seconds, new_seconds);
         if (is_it)
-            c->remains.is_idle = c->nrunning == 0 && !c->is_behind;
+            c->remains.is_idle = c->nrunning == 0 && !c->is_behind &&
+                                 seconds_since(set, &set->conns[c->fd]) > 1;
         pthread_mutex_unlock(&c->lock);
         if (is_it)
             numbers[n++] = number;

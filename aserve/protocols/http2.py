@@ -89,7 +89,7 @@ class Frames:
         """
         Go on with a connection of the lane, with this number there.
 
-        Return frames that have come and octets behind them, and whether the connection's time is over.
+        Return frames that have come, octets behind them, and whether the connection has been idle for a second.
         """
         lib.h2_end(self.connection)
         remains = ffi.new("lane_remains *")

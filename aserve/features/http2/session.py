@@ -148,12 +148,12 @@ class Session(Carrier):
 
     def _go_on(self, events: list[Event], octets: bytes, is_idle: bool) -> None:
         self._remains = None
-        self._quiet_seconds = math.inf if is_idle else 0.0
+        self._quiet_seconds = math.inf if is_idle else 0.0  # it has left as its time is over, or for a drain
         self.take(events)
         if octets:
             self.data_received(octets)
         if self._service.is_draining and not self.is_closed:
-            self.drain()
+            (self.drain if is_idle else self._ask_for_no_more)()  # otherwise a request may be on its way
 
     def adopt(self, stream_id: int, wire: LoopWire) -> bool:
         """See Carrier."""
