@@ -47,7 +47,7 @@ void send_frames(lane *set, carrier *c)
 
     if (c->where != IN_LANE || session == NULL)
         return;
-    took = tls_send(session, c->fd, &part, 1);
+    took = tls_send(session, c->fd, &part, 1, 0);
     if (took < 0 && errno != EAGAIN) {
         shutdown(c->fd, SHUT_RDWR); /* the leader finds the end */
         took = (ssize_t)part.iov_len;
