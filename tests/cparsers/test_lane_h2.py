@@ -1,0 +1,121 @@
+"""Connections of HTTP/2 in the lane: which requests stay there, and what becomes of those that do not."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+
+import h2.events
+import pytest
+from harness import apps
+from harness.http2 import request
+from harness.http2_client import HTTP2Client
+from harness.waiting import wait_until
+
+pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
+LARGE = b"x" * 100_000  # beyond a client's first window
+
+
+def app(environ, start_response):
+    """Answer with the path, the body, or more than a window takes."""
+    path = environ["PATH_INFO"]
+    body = environ["wsgi.input"].read()
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    if path == "/pieces":
+        return iter([b"a", b"b"])
+    return [LARGE if path == "/large" else body or f"{path} {environ['SERVER_PROTOCOL']}".encode()]
+
+
+@pytest.fixture
+def serve(start_server, tls_settings, authority):
+    """Start a server, and connect: serve(app) -> the server and a client."""
+    with contextlib.ExitStack() as stack:
+
+        def serve(app, **settings):
+            server = start_server(app, is_checked=False, http2="auto", **tls_settings, **settings)
+            context = ssl.create_default_context(cafile=str(authority.certificate))
+            return server, stack.enter_context(contextlib.closing(HTTP2Client(server.address, context=context)))
+
+        yield serve
+
+
+def answers(client, asked):
+    """Return the bodies of the responses, and give the server room for more."""
+    streams = [client.streams[number] for number in asked]
+    while not all(stream.is_over for stream in streams):
+        client.receive()
+        for number, stream in zip(asked, streams):
+            if len(stream.body) > 30_000 and not stream.is_over:
+                with contextlib.suppress(Exception):
+                    client.frames.increment_flow_control_window(30_000)
+                    client.frames.increment_flow_control_window(30_000, number)
+                client.flush()
+    return [bytes(stream.body) for stream in streams]
+
+
+def lane_of(server):
+    """Return the lane."""
+    return server.server._listening.lane
+
+
+def test_requests_without_a_body_are_answered_in_the_lane(serve):
+    """Many at once, each with its own answer."""
+    server, client = serve(app)
+    asked = [client.ask(request(b"GET", b"/%d" % number)) for number in range(50)]
+    assert answers(client, asked) == [b"/%d HTTP/2.0" % number for number in range(50)]
+    assert server.call(lambda: lane_of(server).request_count) == 50
+    assert not server.call(lambda: len(server.server._listening.connections))  # none on the event loop
+
+
+@pytest.mark.parametrize("path", [b"/large", b"/pieces"])
+def test_a_response_that_the_lane_cannot_send_takes_the_connection_along(serve, path):
+    """The requests beside it, and those that follow, are answered, too."""
+    server, client = serve(app)
+    asked = [client.ask(request(b"GET", each)) for each in (b"/1", path, b"/2")]
+    assert answers(client, asked) == [b"/1 HTTP/2.0", LARGE if path == b"/large" else b"ab", b"/2 HTTP/2.0"]
+    assert answers(client, [client.ask(request(b"GET", b"/3"))]) == [b"/3 HTTP/2.0"]
+    assert server.call(lambda: len(server.server._listening.connections)) == 1
+
+
+def test_a_body_finds_the_requests_before_it_running(serve):
+    """The streams that run in the lane come to the event loop as they are answered."""
+    gate = apps.Gate(app)
+    server, client = serve(gate)
+    first = client.ask(request(b"GET", b"/1"))
+    gate.wait_entered()
+    second = client.ask(request(b"POST", b"/2"), b"body")
+    gate.wait_entered()
+    gate.open(2)
+    assert answers(client, [first, second]) == [b"/1 HTTP/2.0", b"body"]
+
+
+def test_a_client_that_leaves_while_its_requests_run(serve):
+    """Nobody is answered, and nothing is left."""
+    gate = apps.Gate(app)
+    server, client = serve(gate)
+    for number in range(3):
+        client.ask(request(b"GET", b"/%d" % number))
+        gate.wait_entered()
+    client.close()
+    gate.open(3)
+    wait_until(lambda: server.call(lambda: lane_of(server).count) == 0)
+    wait_until(lambda: not server.call(lambda: len(server.server._listening.connections)))
+
+
+def test_a_stream_that_is_reset_counts_until_its_app_has_ended(serve):
+    """A further request waits, as --max-streams is 1."""
+    gate = apps.Gate(app)
+    events: list[object] = []
+    server, client = serve(gate, max_streams=1)
+    client._on_event = events.append
+    client.frames.reset_stream(client.ask(request(b"GET", b"/1")))
+    client.flush()
+    gate.wait_entered()
+    second = client.ask(request(b"GET", b"/2"))
+    client.frames.ping(b"in order")
+    client.flush()
+    while not any(isinstance(event, h2.events.PingAckReceived) for event in events):
+        client.receive()
+    assert gate.paths == ["/1"]
+    gate.open(2)
+    assert answers(client, [second]) == [b"/2 HTTP/2.0"]
