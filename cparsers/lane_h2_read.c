@@ -183,11 +183,13 @@ static int read_once(lane *set, carrier *c, int *is_full, uint32_t *n,
 
     if (c->is_behind)
         send_frames(set, c);
-    if (c->left != NULL)
+    if (c->left != NULL) {
+        *is_full = 1; /* the socket was not read, and has told its edge */
         next = receive_frames(set, c, c->left, c->left_at, c->left_len, n,
                               input_len);
-    else
+    } else {
         next = read_frames(set, c, is_full, n, input_len);
+    }
     if (next != STAYS)
         return next;
     if (c->is_behind && (*n > before || c->h2.out_len > 0))

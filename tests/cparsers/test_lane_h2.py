@@ -119,3 +119,14 @@ def test_a_stream_that_is_reset_counts_until_its_app_has_ended(serve):
     assert gate.paths == ["/1"]
     gate.open(2)
     assert answers(client, [second]) == [b"/2 HTTP/2.0"]
+
+
+def test_what_comes_at_once_and_is_more_than_a_batch(serve):
+    """All of it is read, though the socket tells of it once."""
+    server, client = serve(app)
+    for number in range(900):
+        client.frames.send_headers(
+            stream := client.frames.get_next_available_stream_id(), request(b"GET", b"/%060d" % number), end_stream=True
+        )
+        client.frames.reset_stream(stream)
+    assert answers(client, [client.ask(request(b"GET", b"/last"))]) == [b"/last HTTP/2.0"]
