@@ -245,6 +245,7 @@ static uint64_t tell(const uint8_t *data, size_t len, int is_single)
     r.is_single = is_single;
     r.found.text = guarded_room(&text_area, TEXT);
     r.found.text_cap = TEXT;
+    r.found.max_frames = H2_FRAMES;
     r.found.section = guarded_room(&section_area, SECTION);
     r.found.fields = r.fields;
     hpack_begin(&r.decoder);
