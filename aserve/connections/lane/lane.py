@@ -164,17 +164,6 @@ class Lane:
         context = self.services[index].wrap.only  # type: ignore[union-attr]
         lib.lane_renew(self.set, index, context.struct if context is not None else ffi.NULL)
 
-    def _pass_on_handshakes(self, seconds: int) -> None:
-        """Let the event loop go on with handshakes that have taken so long."""
-        if not any(service.shakes_in_lane for service in self.services):
-            return
-        out = ffi.new("lane_released[]", BATCH_COUNT)
-        count = BATCH_COUNT
-        while count == BATCH_COUNT:
-            count = lib.lane_release_shaking(self.set, seconds, out, BATCH_COUNT)
-            for each in out[0:count]:
-                self.handovers.begin_handshake(each.fd, self.services[each.listener], seconds)
-
     def on_second(self) -> None:
         """Close connections that have been idle for too long; called once a second."""
         self.set.now, self.set.now_at = self.set.now + 1, int(time.monotonic())
@@ -182,8 +171,7 @@ class Lane:
             self.native.on_second()
         config = self.services[0].config
         lib.lane_sweep(self.set, int(config.keep_alive_seconds), int(config.head_seconds))
-        self._pass_on_handshakes(1)
-        self._release_carriers(int(config.keep_alive_seconds), int(config.head_seconds))
+        self._pass_on(1, int(config.keep_alive_seconds), int(config.head_seconds))
         if self.set.is_paused:
             lib.lane_wake(self.set)  # a second is over: see lane.h
         for fd, upload in list(self._uploads.items()):
@@ -214,11 +202,17 @@ class Lane:
                 if exchange is not None:
                     exchange.keep_alive = False
         lib.lane_sweep(self.set, self._last_idle_seconds, int(ARRIVING_SECONDS))
-        self._pass_on_handshakes(0)
-        self._release_carriers(-1, -1)
+        self._pass_on(0, -1, -1)
 
-    def _release_carriers(self, used_seconds: int, new_seconds: int) -> None:
-        """Let the event loop end connections of HTTP/2; see lane_due_carriers."""
+    def _pass_on(self, shaking_seconds: int, used_seconds: int, new_seconds: int) -> None:
+        """Let the event loop go on with handshakes that have taken so long, and end connections of HTTP/2; see lane_due_carriers."""
+        if any(service.shakes_in_lane for service in self.services):
+            out = ffi.new("lane_released[]", BATCH_COUNT)
+            count = BATCH_COUNT
+            while count == BATCH_COUNT:
+                count = lib.lane_release_shaking(self.set, shaking_seconds, out, BATCH_COUNT)
+                for each in out[0:count]:
+                    self.handovers.begin_handshake(each.fd, self.services[each.listener], shaking_seconds)
         if self.set.h2:
             numbers = ffi.new("int32_t[]", lib.LANE_STREAMS)
             count = lib.lane_due_carriers(self.set, used_seconds, new_seconds, numbers, lib.LANE_STREAMS)
@@ -332,11 +326,8 @@ class Lane:
         return bool(self.set.h2) and fd >= self.set.first_stream
 
     def new_stream(self, fd: int, index: int) -> Connection:
-        """Return the connection of a stream, whose requests may all have been plain so far."""
-        return self._new_stream(lib.lane_carrier_of(self.set, fd), fd, index)
-
-    def _new_stream(self, carrier: int, fd: int, index: int) -> Connection:
-        # Without one the stream has just ended, and so has its carrier.
+        """Return the connection of a stream; the earlier requests of its carrier may all have been plain."""
+        carrier = lib.lane_carrier_of(self.set, fd)  # 0: the stream has just ended, and so has its carrier
         return stream_in_lane(self.handovers, self.connections.get(carrier) or Connection(self.services[index]), fd)
 
     def new_exchange(self, index: int, *request: Any) -> Exchange:
@@ -434,7 +425,7 @@ class Lane:
                         continue
                 connection = connections.get(fd)
                 if arrival.carrier:
-                    connection = connections[fd] = self._new_stream(arrival.carrier, fd, index)
+                    connection = connections[fd] = self.new_stream(fd, index)
                     exchange.form, exchange.keep_alive = HTTP_2, False
                 elif connection is None or (
                     is_first and (arrival.peer_len or connection.service is not self._reusing[index])
