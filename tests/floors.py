@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 # Module: per cent of its lines and branches, where that is below 100.
 FLOORS = {
     "aserve/__main__.py": 83,
-    "aserve/command/apps.py": 88,
+    "aserve/command/apps.py": 84,  # a thread of _thread is not traced
     "aserve/compat/gunicorn/__main__.py": 80,
     "aserve/compat/moving/gunicorn.py": 99,
     "aserve/compat/moving/gunicorn_flags.py": 99,
