@@ -26,13 +26,13 @@ def app(environ, start_response):
     return [LARGE if path == "/large" else body or f"{path} {environ['SERVER_PROTOCOL']}".encode()]
 
 
-@pytest.fixture
-def serve(start_server, tls_settings, authority):
-    """Start a server, and connect: serve(app) -> the server and a client."""
+@pytest.fixture(params=["auto", "off"])
+def serve(request, start_server, tls_settings, authority):
+    """Start a server, and connect: serve(app) -> the server and a client; C serves plain requests, or Python."""
     with contextlib.ExitStack() as stack:
 
         def serve(app, **settings):
-            server = start_server(app, is_checked=False, http2="auto", **tls_settings, **settings)
+            server = start_server(app, is_checked=False, http2="auto", native=request.param, **tls_settings, **settings)
             context = ssl.create_default_context(cafile=str(authority.certificate))
             return server, stack.enter_context(contextlib.closing(HTTP2Client(server.address, context=context)))
 
@@ -130,3 +130,75 @@ def test_what_comes_at_once_and_is_more_than_a_batch(serve):
         )
         client.frames.reset_stream(stream)
     assert answers(client, [client.ask(request(b"GET", b"/last"))]) == [b"/last HTTP/2.0"]
+
+
+def test_an_upload_takes_the_connection_along(serve):
+    """A request with a body is Python's, beside requests without, and so are all later ones."""
+    server, client = serve(app)
+    first = client.ask(request(b"GET", b"/1"))
+    upload = client.ask(request(b"POST", b"/2"), b"body")
+    assert answers(client, [first, upload, client.ask(request(b"HEAD", b"/3"))]) == [b"/1 HTTP/2.0", b"body", b""]
+    assert server.call(lambda: len(server.server._listening.connections)) == 1
+
+
+def test_a_running_request_goes_along(serve):
+    """The app's answer goes out by the event loop when an upload has come meanwhile."""
+    gate = apps.Gate(app)
+    _, client = serve(gate)
+    slow = client.ask(request(b"GET", b"/slow"))
+    gate.wait_entered()
+    upload = client.ask(request(b"POST", b"/2"), b"body")
+    gate.wait_entered()
+    gate.open(2)
+    assert answers(client, [slow, upload]) == [b"/slow HTTP/2.0", b"body"]
+
+
+def test_idle_connections_end_by_a_goaway(serve):
+    """--keep-alive is that of HTTP/1.1."""
+    server, client = serve(app, keep_alive_seconds=5)
+    assert answers(client, [client.ask(request(b"GET", b"/1"))]) == [b"/1 HTTP/2.0"]
+    server.pass_seconds_until(lambda: not server.call(lambda: lane_of(server).count))
+    while not client.goaways:
+        server.pass_seconds(1)
+        client.receive()
+    assert client.goaways[-1][1] == 0
+
+
+def test_a_client_that_vanishes_is_no_fault(serve):
+    """The app ends its request, and the place is free."""
+    gate = apps.Gate(app)
+    server, client = serve(gate)
+    client.ask(request(b"GET", b"/1"))
+    gate.wait_entered()
+    client.close()
+    gate.open()
+    wait_until(lambda: not server.call(lambda: lane_of(server).count))
+
+
+def test_a_health_check_takes_the_connection_along(serve):
+    """The event loop answers it, though no thread may be free."""
+    gate = apps.Gate(app)
+    server, client = serve(gate, healthcheck_path="/up", threads=1)
+    slow = client.ask(request(b"GET", b"/1"))
+    gate.wait_entered()
+    check = client.ask(request(b"GET", b"/up"))
+    answers(client, [check])
+    gate.open()
+    assert answers(client, [slow]) == [b"/1 HTTP/2.0"]
+    assert server.call(lambda: len(server.server._listening.connections)) == 1
+
+
+def test_a_request_without_a_thread_is_dropped_with_its_client(serve):
+    """The app never sees a request whose stream was reset while it waited."""
+    gate = apps.Gate(app)
+    server, client = serve(gate, threads=1)
+    slow = client.ask(request(b"GET", b"/1"))
+    gate.wait_entered()
+    left = client.ask(request(b"GET", b"/2"))
+    wait_until(lambda: server.statistics().requests_waiting == 1)
+    client.frames.reset_stream(left)
+    client.flush()
+    server.pass_seconds_until(lambda: not server.statistics().requests_waiting)
+    gate.open(2)
+    assert answers(client, [slow, client.ask(request(b"GET", b"/3"))]) == [b"/1 HTTP/2.0", b"/3 HTTP/2.0"]
+    assert gate.paths == ["/1", "/3"]
