@@ -7,7 +7,8 @@ from aserve.lifecycle.supervision import HandedDown, Supervision
 
 def test_nothing_happens_unless_overridden():
     nothing = Supervision()
-    assert (nothing.words(), nothing.programs(None), nothing.share(), nothing.hand_down()) == ({}, (), {}, HandedDown({}))
+    assert (nothing.words(), nothing.share(), nothing.hand_down()) == ({}, {}, HandedDown({}))
+    assert nothing.programs(None) == ()
     nothing.on_second()
     nothing.on_end(5, 1)
     nothing.on_page_end(1, [])
