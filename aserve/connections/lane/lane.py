@@ -130,10 +130,10 @@ class Lane:
         for index, (listener, service) in enumerate(pairs):
             if listener.bind.protocol in _HTTP:  # other protocols carry one request
                 service.take_back = functools.partial(self._adopt, index)
+                service.take_carrier = service.take_back if carrying[index] else None
             if service.shakes_in_lane:
                 self._memory.listeners[index].shakes = 1
                 service.wrap.follow(functools.partial(self._renew, index))  # type: ignore[union-attr]
-                service.take_carrier = functools.partial(self._adopt, index) if carrying[index] else None
 
     # --- called on the event loop ---
 

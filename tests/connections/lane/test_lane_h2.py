@@ -202,3 +202,13 @@ def test_a_request_without_a_thread_is_dropped_with_its_client(serve):
     gate.open(2)
     assert answers(client, [slow, client.ask(request(b"GET", b"/3"))]) == [b"/1 HTTP/2.0", b"/3 HTTP/2.0"]
     assert gate.paths == ["/1", "/3"]
+
+
+def test_several_names_have_their_streams_in_the_lane(start_server, tls_settings, authority):
+    """Handshakes of such a bind are the event loop's, and its requests the lane's."""
+    more = f"b.example={tls_settings['certificate']}:{tls_settings['key']}"
+    server = start_server(app, is_checked=False, http2="auto", sni=[more], **tls_settings)
+    context = ssl.create_default_context(cafile=str(authority.certificate))
+    with contextlib.closing(HTTP2Client(server.address, context=context)) as client:
+        assert answers(client, [client.ask(request(b"GET", b"/1"))]) == [b"/1 HTTP/2.0"]
+        assert server.call(lambda: lane_of(server).request_count) == 1
