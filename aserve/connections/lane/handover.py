@@ -33,6 +33,7 @@ from ..wire_log import tell
 
 logger = logging.getLogger("aserve")
 
+LOST_ON_ITS_WAY = "%s: a connection was lost on its way: %s"
 CARRIER = "h2"  # the one carrier that the lane knows, by its name for ALPN
 
 
@@ -209,16 +210,11 @@ class Handovers:
         running = functools.partial(lib.lane_running, self.set, number)
         carrier.leave_lane(self.set, number, running, functools.partial(self._drop_carrier, number))
         transport = TLSTransport.of(OwnSession(lib.lane_take_session(self.set, fd)), carrier)
-        sock = socket.socket(fileno=fd)
-        try:
-            await self._loop.connect_accepted_socket(lambda: transport, sock)
-        except OSError as exc:
-            logger.info("%s: a connection was lost on its way: %s", connection.service.name, exc)
-            sock.close()
-            carrier.connection_lost(exc)
+        lost = await self._connect(fd, transport)
+        if lost is not None:
+            logger.info(LOST_ON_ITS_WAY, connection.service.name, lost)
+            carrier.connection_lost(lost)
             return None
-        finally:
-            lib.lane_left(self.set)
         if self._is_over:
             carrier.abort()
         return carrier
@@ -230,14 +226,19 @@ class Handovers:
     async def _finish_handshake(self, fd: int, service: Service, seconds: int) -> None:
         session = lib.lane_take_session(self.set, fd)
         transport = TLSTransport.shaking(service, OwnSession(session) if session != ffi.NULL else None, seconds)
-        sock = socket.socket(fileno=fd)
+        if await self._connect(fd, transport) is None and self._is_over:
+            transport.abort()
+
+    async def _connect(self, fd: int, protocol: asyncio.Protocol) -> OSError | None:
+        """Give a connection that has left the lane to the event loop; an error: the client has gone again."""
         try:
-            await self._loop.connect_accepted_socket(lambda: transport, sock)
-        except OSError:  # the client has gone again
-            sock.close()
-        else:
-            if self._is_over:
-                transport.abort()
+            sock = socket.socket(fileno=fd)
+            try:
+                await self._loop.connect_accepted_socket(lambda: protocol, sock)
+            except OSError as exc:
+                sock.close()
+                return exc
+            return None
         finally:
             lib.lane_left(self.set)
 
@@ -262,15 +263,12 @@ class Handovers:
         if session != ffi.NULL:
             protocol = TLSTransport.of(OwnSession(session), cast(LoopWire, wire))
         try:
-            sock = socket.socket(fileno=fd)
-            try:
-                await self._loop.connect_accepted_socket(lambda: protocol, sock)
+            lost = await self._connect(fd, protocol)
+            if lost is None:
                 made = wire
-            except OSError as exc:
-                logger.info("%s: a connection was lost on its way: %s", wire.connection.service.name, exc)
-                sock.close()
+            else:
+                logger.info(LOST_ON_ITS_WAY, wire.connection.service.name, lost)
         finally:
-            lib.lane_left(self.set)
             if made is None:
                 self._lose(wire.connection)
             if on_ready is not None:

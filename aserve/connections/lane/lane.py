@@ -250,12 +250,14 @@ class Lane:
         if self.native is not None:
             self.native.know(number, connection)
         struct = session.release() if session is not None else ffi.NULL  # first: the lane may end it at once
-        if state is None and lib.lane_adopt(self.set, own_fd, index, struct, is_used):
+        if state is None:
+            is_taken = lib.lane_adopt(self.set, own_fd, index, struct, is_used)
+        else:
+            is_taken = lib.lane_adopt_carrier(self.set, number, own_fd, index, struct, is_used, state)
+            if not is_taken:
+                lib.lane_drop_carrier(self.set, number)
+        if is_taken:
             return True
-        if state is not None:
-            if lib.lane_adopt_carrier(self.set, number, own_fd, index, struct, is_used, state):
-                return True
-            lib.lane_drop_carrier(self.set, number)
         if session is not None:
             session.own(struct)
         del self.connections[number]
