@@ -261,14 +261,20 @@ static int put_head(h2_connection *c, uint32_t id, const char *head,
     return 0;
 }
 
+static size_t window_of(const h2_connection *c, const h2_stream *stream)
+{
+    int64_t window = c->send_window < stream->send_window
+                         ? c->send_window
+                         : stream->send_window;
+
+    return window > 0 ? (size_t)window : 0;
+}
+
 static size_t room_of(const h2_connection *c, const h2_stream *stream)
 {
-    int64_t room = c->send_window < stream->send_window ? c->send_window
-                                                        : stream->send_window;
+    size_t window = window_of(c, stream);
 
-    if (room <= 0)
-        return 0;
-    return room < c->max_frame ? (size_t)room : c->max_frame;
+    return window < c->max_frame ? window : c->max_frame;
 }
 
 static h2_stream *sendable(const h2_connection *c, uint32_t id)
@@ -291,13 +297,8 @@ long h2_room(const h2_connection *c, uint32_t id)
 long h2_window(const h2_connection *c, uint32_t id)
 {
     const h2_stream *stream = sendable(c, id);
-    int64_t window;
 
-    if (stream == NULL)
-        return H2_GONE;
-    window = c->send_window < stream->send_window ? c->send_window
-                                                  : stream->send_window;
-    return window > 0 ? (long)window : 0;
+    return stream == NULL ? H2_GONE : (long)window_of(c, stream);
 }
 
 long h2_send(h2_connection *c, uint32_t id, const char *head, size_t head_len,

@@ -156,6 +156,8 @@ static uint32_t poll_once(lane *set, int timeout_ms, int nshakes,
             !is_accept_due && !has_batch_room(set, n, input_len);
     begin_requests(set, n,
                    set->entries != NULL && n > 0 ? waking_clock_us() : 0);
+    if ((n > 0 || *is_woken) && set->stall_us > 0)
+        arm_stall_timer(set);
     return n;
 }
 
@@ -172,19 +174,14 @@ int lane_poll(lane *set, int timeout_ms)
         n = poll_once(set, timeout_ms, MOST_SHAKES, &is_woken);
     while (n == 0 && !is_woken && timeout_ms < 0 &&
            (set->board != NULL || set->sessions != NULL));
-    if ((n > 0 || is_woken) && set->stall_us > 0)
-        arm_stall_timer(set);
     return (int)n;
 }
 
 int lane_look(lane *set)
 {
     int is_woken = 0;
-    uint32_t n = poll_once(set, 0, 0, &is_woken);
 
-    if ((n > 0 || is_woken) && set->stall_us > 0)
-        arm_stall_timer(set);
-    return (int)n;
+    return (int)poll_once(set, 0, 0, &is_woken);
 }
 
 void lane_watch(lane *set)

@@ -199,10 +199,13 @@ static int is_due(lane *set, carrier *c, int used_seconds, int new_seconds)
 int lane_due_carriers(lane *set, int used_seconds, int new_seconds,
                       int32_t *numbers, uint32_t cap)
 {
-    lane_h2 *h2 = set->h2;
     uint32_t n = 0;
+    int32_t nused;
 
-    for (int32_t at = 0; h2 != NULL && at < LANE_STREAMS && n < cap; at++) {
+    pthread_mutex_lock(&set->h2->lock);
+    nused = set->h2->nused;
+    pthread_mutex_unlock(&set->h2->lock);
+    for (int32_t at = 0; at < nused && n < cap; at++) {
         int number = (int)set->first_stream + at, is_it;
         carrier *c = held_carrier(set, number);
 
@@ -281,7 +284,6 @@ void end_carrier(lane *set, int fd)
 int has_carrier_left(const lane *set, int fd)
 {
     int number = carrier_at(set, fd);
-
     const carrier *c;
 
     if (number == 0)
