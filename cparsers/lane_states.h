@@ -281,7 +281,7 @@ static inline int has_octets(const lane *set, int fd)
            recv(fd, &octet, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
-/* lane_h2.c: read from a carrier that this thread has made BUSY; returns the
+/* lane_h2_read.c: read from a carrier that this thread has made BUSY; returns the
  * number of arrivals that there are then. */
 __attribute__((visibility("hidden"))) uint32_t
 read_carrier(lane *set, int fd, int is_at_end, uint32_t n,
@@ -327,18 +327,19 @@ SHARED int shake(lane *set, int fd, lane_arrival *arrival);
 
 /* lane_shake.c: the lane is closed. */
 SHARED void drop_contexts(lane *set);
+
 /* lane_read.c: an arrival from a head of HTTP/1.1 that says the same as the
  * stream's.  Returns 0 when it is not plain. */
 SHARED int begin_stream(lane *set, int fd, int number, const char *head,
                         uint32_t len, lane_arrival *arrival);
 
-/* lane_h2.c: as lane_reply, lane_release, lane_has_left. */
+/* lane_h2_streams.c: as lane_reply, lane_release, lane_has_left. */
 SHARED int reply_stream(lane *set, int number, const struct iovec *parts,
                         int count);
 SHARED int release_stream(lane *set, int number);
 SHARED int has_stream_left(lane *set, int number);
 
-/* lane_h2.c: send what replies have left, if there is anything. */
+/* lane_h2_streams.c: send what replies have left, if there is anything. */
 SHARED void flush_carriers(lane *set);
 
 /* lane.c: a request was answered; and let stall_fd signal. */
