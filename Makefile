@@ -213,7 +213,7 @@ bench-rpc: bench-ready  ## RPC calls, beside uWSGI
 bench-reload: bench-ready  ## requests that fail while workers are reloaded, recycled, killed and ended, beside other servers
 	@.venv-bench/bin/python benchmarks/bench_reload.py $(ARGS)
 
-bench-http2: bench-ready  ## HTTP/2 over TLS beside gunicorn, granian and hypercorn: load, streams side by side, floods, h2spec
+bench-http2: bench-ready  ## HTTP/2 over TLS beside gunicorn, granian and hypercorn: streams side by side, floods, h2spec
 	@.venv-bench/bin/python benchmarks/bench_http2.py $(ARGS)
 
 bench-preload: bench-ready  ## memory of four workers of a Django project, and how soon a new one answers, beside gunicorn

@@ -1,13 +1,12 @@
-"""HTTP/2 over TLS, beside other servers that serve WSGI by it: what requests cost, which streams wait for others, what a bad client can do.
+"""HTTP/2 over TLS, beside other servers that serve WSGI by it: which streams wait for others, what a bad client can do.
 
 Use:      make bench-http2 ARGS="..."; python benchmarks/bench_http2.py --help; README.md says how to read it.
-Probes:   load    h2load, 10 connections with 100 streams each: requests per CPU second and a second
-          side    ten requests on one connection, each of which sleeps for 100 ms: how long all take
+Probes:   side    ten requests on one connection, each of which sleeps for 100 ms: how long all take
           slow    a response of 5.2 MB that is not read, and requests beside it on the same connection
           floods  frames that bring no request further, for two seconds each
           h2spec  how many of its tests of the protocol pass
 Owns:     the probes, the file.
-Not here: the servers (servers.py), the client (h2_client.py), processes (procs.py).
+Not here: what requests cost (bench_serve.py), the servers (servers.py), the client (h2_client.py), processes (procs.py).
 """
 
 from __future__ import annotations
@@ -35,17 +34,12 @@ from servers import Pair, Server
 
 BENCH = "http2"
 APP = "http2"
-CONNECTIONS, STREAMS = 10, 100
-SECONDS, WARM_UP_SECONDS = 3.0, 1.0
 FLOOD_SECONDS = 2.0
 START_SECONDS = 30.0  # Guess: on a busy machine
 NAPS, BESIDE = 10, 50  # requests
 H2SPEC_SECONDS = 120.0
-NAMES = {"load": "requests", "side": "side by side", "slow": "unread response"}  # of the rows of a probe
+NAMES = {"side": "side by side", "slow": "unread response"}  # of the rows of a probe
 MISSING = "not measured"
-_LOADED = re.compile(
-    r"requests: (\d+) total, \d+ started, \d+ done, (\d+) succeeded, (\d+) failed, (\d+) errored, (\d+) timeout"
-)
 _SPEC = re.compile(r"(\d+) tests, (\d+) passed, (\d+) skipped, (\d+) failed")
 
 
@@ -92,35 +86,6 @@ def _answers(port: int) -> bool:
 
 
 # Probes: each returns its rows' figures, by the name of the row's probe
-
-
-def probe_load(it: Served) -> dict[str, dict[str, float]]:
-    """Load the server with h2load."""
-    _h2load(it.port, WARM_UP_SECONDS)
-    cpu = procs.cpu_seconds(it.pid)
-    counts, seconds = _h2load(it.port, SECONDS)
-    cpu = procs.cpu_seconds(it.pid) - cpu
-    _, good, *bad = counts
-    return {
-        "requests": {"per_cpu_s": good / cpu, "rps": good / seconds, "failed": sum(bad), "pss_mb": procs.pss_mb(it.pid)}
-    }
-
-
-def _h2load(port: int, seconds: float) -> tuple[list[int], float]:
-    """Return how many requests there were, succeeded, failed, erred and timed out; and the time."""
-    words = ["taskset", "-c", str(procs.choose_cpus()[1]), "h2load", f"-c{CONNECTIONS}", f"-m{STREAMS}", "-t1"]
-    began = time.perf_counter()
-    done = subprocess.run(
-        [*words, f"-D{seconds:g}", f"https://127.0.0.1:{port}/"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    found = _LOADED.search(done.stdout)
-    if found is None:
-        raise BenchmarkError(f"h2load says {done.stdout[-200:]!r}")
-    return [int(count) for count in found.groups()], time.perf_counter() - began
 
 
 def probe_side(it: Served) -> dict[str, dict[str, float]]:
@@ -186,7 +151,7 @@ def _h2spec() -> str:
     return path
 
 
-PROBES = {"load": probe_load, "side": probe_side, "slow": probe_slow, "floods": probe_floods, "h2spec": probe_h2spec}
+PROBES = {"side": probe_side, "slow": probe_slow, "floods": probe_floods, "h2spec": probe_h2spec}
 
 
 def measure_rows(pair: Pair, probes: list[str], only: list[str]) -> list[dict[str, Any]]:
@@ -208,7 +173,7 @@ def measure_rows(pair: Pair, probes: list[str], only: list[str]) -> list[dict[st
 def main(argv: list[str]) -> int:
     """Run the command; return its exit status: 0 measured, 1 aserve was not, 2 it could not begin."""
     parser = command.probes_parser(__doc__, PROBES)
-    return command.run("bench_http2", measure, parser.parse_args(argv), "h2load")
+    return command.run("bench_http2", measure, parser.parse_args(argv))
 
 
 def measure(args: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
 """The clients: one request to see that the answer is right, then many, each of them checked.
 
 Owns:     what is sent and what must come back, for each app and each way of Plan; wrk, ab, close_load,
-          mixed_load, tls_load and a slow client of our own as loads.
+          mixed_load, h2load, tls_load and a slow client of our own as loads.
 Not here: what they report (reports.py), who is loaded, when and for how long (rounds.py).
 """
 
@@ -27,9 +27,9 @@ import apps
 import mix
 import servers
 import tls
-from figures import LOADS, ON_ONE_CONNECTION_EACH, OVER_TLS, WHOLE_REQUESTS_ONLY, Plan, Row
+from figures import LOADS, ON_ONE_CONNECTION_EACH, OVER_TLS, STREAMS, WHOLE_REQUESTS_ONLY, Plan, Row
 from procs import BenchmarkError
-from reports import parse_ab, parse_chaos, parse_close_load, parse_wrk
+from reports import parse_ab, parse_chaos, parse_close_load, parse_h2load, parse_wrk
 
 ANSWER_SECONDS = 30.0  # Guess: PyPy on a busy machine, computing fib(36) cold
 GRACE_SECONDS = 30.0  # Guess: of a client beyond its own time, for a machine that is busy
@@ -178,7 +178,7 @@ def add_rows(rows: Sequence[Row]) -> Row:
     row: Row = {**rows[0], "n": sum(each["n"] for each in rows), "rps": sum(each["rps"] for each in rows), "errors": {}}
     for each in rows:
         row["errors"] = add_errors(row["errors"], each["errors"])
-        row.update({key: max(row[key], each[key]) for key in ("p50_ms", "p99_ms")})
+        row.update({key: max(row[key], each[key]) for key in ("p50_ms", "p99_ms") if each[key] is not None})
     return row
 
 
@@ -209,6 +209,8 @@ def load(plan: Plan, port: int, connections: int, seconds: float, home: str, pro
         sequence.write_bytes(mix.pack(mix.build_mix(plan.kinds, plan.every, _fields(plan))))
         words = [programs[LOADS[plan.way]], str(port), str(connections), str(seconds), str(sequence)]
         return parse_close_load(_run_client(words, plan.cpus[1], seconds))
+    if plan.way in STREAMS:
+        return h2load(plan, port, connections, seconds)
     if plan.requests:
         return ab(plan, port, connections, home)
     scheme = "https" if plan.way in OVER_TLS else "http"
@@ -273,6 +275,18 @@ def ab(plan: Plan, port: int, connections: int, home: str) -> Row:
         words += ["-p", str(body), "-T", "application/octet-stream"]
     output = _run_client([*words, f"http://127.0.0.1:{port}{path_of(plan)}"], plan.cpus[1], AB_SECONDS)
     return parse_ab(output, times.read_text() if times.exists() else "")
+
+
+def h2load(plan: Plan, port: int, connections: int, seconds: float) -> Row:
+    """
+    Load a server with h2load, each connection with as many requests at once as the way says.
+
+    Raises:
+        BenchmarkError: it did not run to its end.
+    """
+    words = ["h2load", "-t1", f"-c{connections}", f"-m{STREAMS[plan.way]}", f"-D{seconds * 1000:.0f}ms"]
+    words += [word for field in _fields(plan) for word in ("-H", field)]
+    return parse_h2load(_run_client([*words, f"https://127.0.0.1:{port}{path_of(plan)}"], plan.cpus[1], seconds))
 
 
 def build_call() -> Call:

@@ -31,15 +31,17 @@ WAYS = {
     "apache": "Apache in front, one unix connection per request",
     "tls": "keep-alive over TLS",
     "handshakes": "one TLS connection per request, none resumed",
+    **{f"http2-{count}": f"HTTP/2 over TLS, {count} at once on each connection" for count in (1, 10, 100)},
 }
-OVER_TLS = {"tls", "handshakes"}
+STREAMS = {way: int(way.rpartition("-")[2]) for way in WAYS if way.startswith("http2-")}
+OVER_TLS = {"tls", "handshakes", *STREAMS}
 FRONTS = {"sidecar": "nginx", "apache": "apache2"}  # ways behind another server, and its program
 ON_ONE_CONNECTION_EACH = {"close", "rpc", "handshakes"}
 LOADS = {
     "close": "close_load",
     "rpc": "close_load",
     "mixed": "mixed_load",
-}  # programs in C; other ways: wrk, tls_load.py
+}  # programs in C; other ways: wrk, h2load, tls_load.py
 WHOLE_REQUESTS_ONLY = {"fib36"}  # each takes so long that the one cut off at the end would count
 BARE = "bare"  # fib(36) called without a server
 COLUMNS = (

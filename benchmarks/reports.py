@@ -1,4 +1,4 @@
-"""What wrk, ab, close_load, mixed_load, chaos_client and strace print, as figures.
+"""What wrk, ab, h2load, close_load, mixed_load, chaos_client and strace print, as figures.
 
 Figures:  `n` and `rps` count good answers only. An answer with another status is an error, and so is
           whatever did not come to its end.
@@ -39,6 +39,24 @@ def parse_wrk(output: str) -> Row:
         found = re.search(rf"^\s+{percent}%\s+([\d.]+)(us|ms|s|m)$", output, re.MULTILINE)
         row[f"p{percent}_ms"] = float(found[1]) * UNITS_MS[found[2]] if found else None
     return row
+
+
+def parse_h2load(output: str) -> Row:
+    """
+    Return the figures in h2load's report, which has no percentiles.
+
+    Raises:
+        BenchmarkError: it is not one.
+    """
+    seconds = re.search(r"^finished in ([\d.]+)(us|ms|s|m),", output, re.MULTILINE)
+    found = re.search(r"(\d+) failed, (\d+) errored, (\d+) timeout\nstatus codes: (\d+) 2xx", output)
+    if not seconds or not found:
+        raise BenchmarkError("h2load: " + " ".join(output.split())[-300:])
+    *bad, good = map(int, found.groups())
+    errors = {kind: count for kind, count in zip(("failed", "errored", "timeout"), bad) if count}
+    return {
+        "n": good, "rps": good * 1000 / (float(seconds[1]) * UNITS_MS[seconds[2]]), "errors": errors, "p50_ms": None, "p99_ms": None,
+    }  # fmt: skip
 
 
 def parse_ab(output: str, percentiles: str) -> Row:

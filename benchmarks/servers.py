@@ -184,6 +184,12 @@ HTTP_SERVERS = [
         is_default=False,
         note="Debian's `openssl s_server`, one connection at a time, which answers with a file",
     ),
+    Server(
+        "nginx-tls",
+        "sh -c 'cd {tls} && echo \"listen 127.0.0.1:{port} ssl http2;\" > listen.conf && exec nginx -e nginx.log -p . -c nginx.conf'",
+        is_default=False,
+        note="Debian's nginx, one worker, which answers with a constant and runs no app",
+    ),
 ]
 
 

@@ -228,10 +228,6 @@ PROBES = {
         ),
     ),
     # Of bench_http2.py.
-    "requests": (
-        "h2load: hello over HTTP/2, 10 connections with 100 streams each.",
-        (("per_cpu_s", "requests per CPU s", ",.0f"), ("rps", "a second", ",.0f"), ("failed", "failed", ",.0f"), ("pss_mb", "PSS MB", ".1f")),
-    ),
     "side by side": ("Ten requests on one connection, each of which sleeps for 100 ms.", (("all_ms", "all answered after ms", ",.0f"),)),
     "unread response": (
         "A response of 5.2 MB that its client does not read, and 50 requests beside it on the same connection, one after the other.",

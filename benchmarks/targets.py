@@ -85,6 +85,9 @@ HELLO = ("floor", "aserve", "aserve-threads-0", "granian", "waitress", *ONE_THRE
 CLOSED = ("aserve", "aserve-threads-0", "bjoern", "uwsgi-http")
 RPC = ("aserve-1", "uwsgi-1", "aserve-8", "uwsgi-8")
 BLOBS = ("aserve", "uwsgi")
+SECURE = ("aserve-tls", "granian-tls", "nginx-tls")
+# Requests at once on each connection of HTTP/2: how many times as many as nginx; as granian, with a head of h2load and of a browser.
+AT_ONCE = {1: (1.0, 2.0, 2.0), 10: (3.0, 5.0, 5.0), 100: (4.0, 12.0, 8.0)}
 TEST_APP = ("aserve-t1", "aserve-t8", "uwsgi-t1", "uwsgi-t8")
 SETS = {
     "bare head": Set("serve", "bjoern", HELLO),
@@ -98,9 +101,20 @@ SETS = {
     "access log": Set("serve", "aserve", ("aserve", "aserve+log", "aserve-production")),
     "chaos": Set("serve", "aserve", ("aserve", "aserve+bad"), app="token", connections=(90,)),
     # 100 handshakes are in each load: of a short one they would be a large part.
-    "TLS kept": Set(
-        "serve", "granian-tls", ("aserve-tls", "granian-tls"), connections=(100,), way="tls", least_seconds=2.0
-    ),
+    "TLS kept": Set("serve", "granian-tls", SECURE, connections=(10, 100), way="tls", least_seconds=2.0),
+    **{
+        f"HTTP/2 x {streams}{head}": Set(
+            "serve",
+            "granian-tls",
+            SECURE,
+            connections=(10,),
+            has_browser_fields=bool(head),
+            way=f"http2-{streams}",
+            least_seconds=2.0,
+        )
+        for streams in AT_ONCE
+        for head in ("", " browser")
+    },
     "TLS handshakes": Set(
         "serve", "openssl", ("aserve-tls", "granian-tls", "openssl"), connections=(10,), way="handshakes"
     ),
@@ -194,7 +208,20 @@ TARGETS = [
     *(Target(11, "access log", "aserve+log", "aserve", connections, 0.9) for connections in (100, 10, 1)),
     *(Target(19, "access log", "aserve-production", "aserve", connections, 0.9) for connections in (100, 10, 1)),
     Target(13, "chaos", "aserve+bad", "aserve", 90, 0.9),
-    Target(15, "TLS kept", "aserve-tls", "granian-tls", 100, 1.2),
+    *(
+        Target(15, "TLS kept", "aserve-tls", base, connections, ratio)
+        for base, ratio in (("granian-tls", 1.7), ("nginx-tls", 1.0))
+        for connections in (100, 10)
+    ),
+    *(
+        Target(15, set_name, "aserve-tls", base, 10, ratio)
+        for streams, (nginx, granian, browser) in AT_ONCE.items()
+        for set_name, base, ratio in (
+            (f"HTTP/2 x {streams}", "nginx-tls", nginx),
+            (f"HTTP/2 x {streams}", "granian-tls", granian),
+            (f"HTTP/2 x {streams} browser", "granian-tls", browser),
+        )
+    ),
     Target(15, "TLS handshakes", "aserve-tls", "openssl", 10, 0.95),
     *(
         Target(18, set_name, ours, BEST, connections, *bounds, bases=peers)

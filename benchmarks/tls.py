@@ -1,4 +1,4 @@
-"""What servers and clients need for TLS: a certificate of this run, and the file that `openssl s_server` serves.
+"""What servers and clients need for TLS: a certificate of this run, the file that `openssl s_server` serves, and a configuration of nginx.
 
 Owns:     the certificate (RSA 2048, as most have), which lasts for the run.
 Not here: the servers (servers.py), the loads (clients.py, tls_load.py).
@@ -18,6 +18,19 @@ MAKE = (
     "-keyout key.pem -out certificate.pem"
 )
 MAKE_SECONDS = 60.0  # Guess: a key on a busy machine
+# An answer without a file; `listen` is in a file of its own, as the port is not known yet.
+NGINX = """\
+daemon off; worker_processes 1; pid nginx.pid; error_log nginx.log;
+events { worker_connections 1024; }
+http {
+    access_log off; keepalive_requests 100000000; http2_max_requests 100000000;
+    client_body_temp_path .; proxy_temp_path .; fastcgi_temp_path .; uwsgi_temp_path .; scgi_temp_path .;
+    server {
+        include listen.conf; ssl_certificate certificate.pem; ssl_certificate_key key.pem; ssl_protocols TLSv1.2 TLSv1.3;
+        location / { default_type text/plain; return 200 "BODY"; }
+    }
+}
+"""
 PATH = "/hello"  # s_server knows no app: it answers with the file of that name
 
 
@@ -35,6 +48,7 @@ def prepare(folder: str, body: bytes) -> dict[str, str]:
     except (OSError, subprocess.SubprocessError) as fault:
         raise BenchmarkError(f"openssl made no certificate: {fault}")
     (home / PATH[1:]).write_bytes(body)
+    (home / "nginx.conf").write_text(NGINX.replace("BODY", body.decode("latin-1").replace("\n", r"\n")))
     return {"tls": str(home), "certificate": str(home / "certificate.pem"), "key": str(home / "key.pem")}
 
 

@@ -159,7 +159,19 @@ def test_answers_with_another_status_are_not_counted_as_served():
     assert figures_of["errors"] == {"read": 3, "timeout": 1, "status": 500}
 
 
-@pytest.mark.parametrize("parse", [reports.parse_wrk, reports.parse_close_load])
+def test_figures_of_h2load_are_read_from_its_report():
+    """Answers with status 2xx count; whatever failed, erred or came too late is an error."""
+    text = (
+        "finished in 500.00ms, 2000.00 req/s, 1.00MB/s\n"
+        "requests: 1010 total, 1010 started, 1000 done, 1000 succeeded, 7 failed, 3 errored, 0 timeout\n"
+        "status codes: 1000 2xx, 0 3xx, 0 4xx, 0 5xx\n"
+    )
+    figures_of = reports.parse_h2load(text)
+    assert (figures_of["n"], figures_of["rps"]) == (1000, 2000.0)
+    assert figures_of["errors"] == {"failed": 7, "errored": 3}
+
+
+@pytest.mark.parametrize("parse", [reports.parse_wrk, reports.parse_close_load, reports.parse_h2load])
 def test_what_is_no_report_is_an_error(parse):
     """A client without a run is not a server without requests."""
     with pytest.raises(procs.BenchmarkError, match="unable to connect"):
