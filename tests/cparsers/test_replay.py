@@ -41,6 +41,7 @@ def need_sanitizers(tmp_path):
         pytest.skip("clang's sanitizers are not here")
 
 
+@pytest.mark.timeout(600)  # seconds; it compiles all of C twice: beyond 120 s at a load of 30 on two cores
 def test_a_replay_keeps_every_promise(need_sanitizers, tmp_path):
     """Each parser keeps the promises of its fuzz target for each file of the corpus; one make compiles all, as most is shared."""
     ran = make("-j2", "--keep-going", "replay", f"BIN={tmp_path}")
