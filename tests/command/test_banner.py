@@ -11,7 +11,8 @@ from harness import apps
 from harness.modules import ROOT
 
 from aserve.command import banner
-from aserve.features import Config
+from aserve.extension import overrides
+from aserve.features import FEATURES, SETTINGS, Config
 
 
 @pytest.mark.parametrize("found", [None, "/usr/bin/aserve"])
@@ -139,12 +140,25 @@ def test_which_way_requests_take(monkeypatch, settings, language):
     assert text.splitlines()[1].endswith(f", plain requests in {language}")
 
 
+def ways_of_requests() -> str:
+    """Return the section of docs/design.md about the ways of requests."""
+    return (ROOT / "docs" / "design.md").read_text().partition("## Which way a request takes")[2].partition("\n## ")[0]
+
+
 def test_the_page_has_each_reason():
     """Each setting that moves requests to Python is in the table of docs/design.md."""
     [rows] = [mark.args[1] for mark in test_which_way_requests_take.pytestmark if mark.name == "parametrize"]
-    table = (ROOT / "docs" / "design.md").read_text().partition("## Which way a request takes")[2].partition("\n## ")[0]
     named = {name for _, language in rows for name in re.findall(r"--[a-z-]+|PROXY protocol", language)}
-    assert len(named) > 12 and [name for name in sorted(named) if name not in table] == []
+    assert len(named) > 12 and [name for name in sorted(named) if name not in ways_of_requests()] == []
+
+
+def test_the_page_has_each_option_that_needs_python():
+    """The row of the lane in Python has all settings of the options with steps unknown to C, or with a wrapper that sees Responses."""
+    [row] = re.findall(r"^\| the lane, in Python .*$", ways_of_requests(), re.MULTILINE)
+    flags = {each.name: each.flag for each in SETTINGS}
+    wanting = [each for each in FEATURES if overrides(each, "before") or overrides(each, "wrap_calls")]
+    of_the_engine = {"--native", "--threads", "--log-level", "--add-field"}
+    assert {*re.findall(r"--[a-z-]+", row)} == of_the_engine | {flags[name] for each in wanting for name in each.switches}
 
 
 def test_the_workers_of_a_check():
