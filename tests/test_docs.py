@@ -162,12 +162,12 @@ def words_of_code(path: pathlib.Path) -> set[str]:
 SOURCES = [path for room in ("aserve", "cparsers", "native") for path in sorted((ROOT / room).rglob("*.*"))]
 THREADS = prose_of(ROOT / "docs/threads.md")
 MACHINES = (
-    (ROOT / "docs/design.md").read_text().partition("### How the four state machines meet")[2].partition("\n## ")[0]
+    (ROOT / "docs/design.md").read_text().partition("### How the state machines meet")[2].partition("\n## ")[0]
 )
 
 
 def test_each_name_about_threads_and_states_is_in_the_code():
-    """Each name of code in docs/threads.md, and in "How the four state machines meet", is in a source; so is each pair `Class.name`."""
+    """Each name of code in docs/threads.md, and in "How the state machines meet", is in a source; so is each pair `Class.name`."""
     known = [words_of_code(path) for path in SOURCES if path.suffix in (".py", ".c", ".h")]
     spans = {span for span in re.findall(r"`([^`]+)`", THREADS + MACHINES) if "/" not in span and " -C" not in span}
     assert len(spans) > 150
@@ -178,7 +178,7 @@ def test_each_name_about_threads_and_states_is_in_the_code():
 
 
 def test_each_file_about_threads_and_states_is_there():
-    """Each file in docs/threads.md, and in "How the four state machines meet", is there."""
+    """Each file in docs/threads.md, and in "How the state machines meet", is there."""
     named = {*re.findall(r"(?<![\w/])[\w/]+[.](?:py|c|h)\b(?!\w)", THREADS + MACHINES)} - {"setup.py"}
     paths = [f"/{path.relative_to(ROOT)}" for path in SOURCES]
     assert len(named) > 50
