@@ -25,6 +25,8 @@ from aserve.command.flags import build_parser, parse_args
 from aserve.command.pages import NAMED
 from aserve.command.subcommands import OWN
 from aserve.compat.uwsgi_api.names import NAMES as UWSGI_NAMES
+from aserve.connections.carrier import StreamConnection
+from aserve.connections.lane.wire_fast import FastWire, StreamWire
 from aserve.features import SETTINGS, Config, commands
 from aserve.features.metrics.table import METRICS
 from aserve.settings import VERSION
@@ -175,6 +177,19 @@ def test_each_name_about_threads_and_states_is_in_the_code():
     assert names - set().union(*known) == set()
     pairs = {pair for span in spans for pair in re.findall(r"\b([A-Z]\w+)\.(\w+)", span)}
     assert [pair for pair in sorted(pairs) if not any({*pair} <= words for words in known)] == []
+
+
+def test_each_attribute_of_a_wire_in_the_lane_has_a_row():
+    """Each slot of a class that workers, the leader and the event loop share is in the list of docs/threads.md."""
+    listed = set()
+    for cell in re.findall(r"^\| ([^|]+) \|", THREADS, re.M):
+        of = ""
+        for span in re.findall(r"`([^`]+)`", cell):
+            found, _, name = span.rpartition(".")
+            of = found or of
+            listed.add((of, name))
+    slots = {(each.__name__, name) for each in (FastWire, StreamWire, StreamConnection) for name in each.__slots__}
+    assert len(slots) > 5 and slots - listed == set()
 
 
 def test_each_file_about_threads_and_states_is_there():
