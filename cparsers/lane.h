@@ -2,13 +2,16 @@
  * A lane is a set of listening and connected sockets.  lane_poll waits,
  * accepts, reads and parses a batch of requests; lane_reply sends a response
  * and keeps or closes its connection.  This is the one room of cparsers/ that
- * does I/O.  A request that is not complete after one read, or anything else
- * that takes more than a read and a write, is passed on to the caller.
+ * does I/O.  A body of known length comes in parts; a head that is not complete
+ * after one read, or anything else that takes more than a read and a write, is
+ * passed on to the caller.
  * Linux (epoll, timerfd) only; elsewhere lane_available() is 0.
- * No allocation, but in sessions of TLS (tls.h), and no globals.  lane_poll and lane_own: one thread at a time;
- * lane_reply and lane_release: any thread, for a connection that is BUSY
- * there, and of two such threads one; lane_sweep, lane_unlisten, lane_adopt
- * and lane_close: one thread, which may be another; the others: any thread. */
+ * No allocation, but in sessions of TLS (tls.h) and for HTTP/2 (lane_h2.h), and
+ * no globals.  lane_poll and lane_own: one thread at a time; lane_reply and
+ * lane_release: any thread, for a connection that is BUSY there, and of two
+ * such threads one; lane_sweep, lane_unlisten, lane_adopt, lane_renew,
+ * lane_release_shaking and lane_close: one thread, which may be another; of
+ * HTTP/2: see there; the others: any thread. */
 #ifndef ASERVE_LANE_H
 #define ASERVE_LANE_H
 #include "aserve.h"
@@ -329,7 +332,8 @@ int lane_evict_idle(lane *set);
  * they are plain: a head and no body.  At anything else the connection is LEFT,
  * for good, and its streams leave it as they are answered: lane_reply takes
  * nothing, and after lane_release comes lane_take_stream.
- * All but lane_flush: one thread, which may be another than lane_poll's. */
+ * One thread, which may be another than lane_poll's; but lane_flush and
+ * lane_carrier_of: any thread, and lane_take_stream lane_poll's, too. */
 
 /* Room for field sections of so many octets (h2_limits).  NULL: no memory. */
 lane_h2 *lane_h2_new(uint32_t max_section_bytes);

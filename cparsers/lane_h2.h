@@ -9,20 +9,20 @@
 /* Where a carrier is. */
 enum { IN_LANE, LEFT, CLOSED };
 
-/* One connection of HTTP/2.  The lock guards all but nusers, which is atomic:
+/* One connection of HTTP/2.  The lock guards all that does not say otherwise:
  * the leader reads while workers reply.  Nobody calls Python with it. */
 typedef struct carrier {
     pthread_mutex_t lock;
     struct carrier
         *next;          /* of those with frames that are not sent; h2->lock */
     uint32_t is_listed; /* it is one of them; h2->lock */
-    uint32_t nusers;    /* who has its number; its streams; that list */
+    uint32_t nusers;    /* its number, its streams, that list; atomic */
     h2_connection h2;
     int number;
     int fd;
-    uint32_t where;      /* atomic */
+    uint32_t where;      /* written with the lock; atomic */
     uint32_t is_leaving; /* when there is room for the arrival */
-    uint32_t nrunning;   /* streams with numbers */
+    uint32_t nrunning;   /* streams with numbers; atomic */
     uint32_t second;     /* of h2_pass_second */
     uint32_t is_behind;  /* the socket has not taken all */
     uint32_t behind_at;  /* the second */
@@ -40,11 +40,11 @@ typedef struct {
 } place;
 
 struct lane_h2 {
-    pthread_mutex_t lock; /* guards the next five */
+    pthread_mutex_t lock; /* guards the next four, and lists of carriers */
     place places[LANE_STREAMS];
     int32_t first_free; /* -1: none */
     int32_t nused;      /* places that were ever used */
-    carrier *unsent;    /* atomic */
+    carrier *unsent;    /* atomic, to be read */
     /* of the leader */
     h2_found found;
     char octets[1 << 15]; /* read at once: two records */

@@ -2,7 +2,7 @@
  * first request.  A handshake that goes well, and at once, is all that C
  * understands: with the first fault, or for another protocol than HTTP/1.x, a
  * connection is LEFT, and the event loop goes on, or begins anew with the same
- * octets. */
+ * octets.  HTTP/2 comes back by lane_adopt_carrier. */
 #define _GNU_SOURCE /* POSIX beside C99 */
 #include "lane.h"
 

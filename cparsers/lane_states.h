@@ -8,13 +8,13 @@
  * it is kept; one that carries a single request never does.  Listeners are
  * level-triggered: clients that a full batch leaves are reported again.
  *
- * A state changes by compare-and-swap.  IDLE belongs to lane_poll, lane_sweep,
- * lane_release_idle and lane_close, the first of them; BODY to lane_poll and
- * lane_own, which one thread calls, and to lane_close; BUSY and MORE belong to
- * the caller, but that lane_poll makes MORE of BUSY; FREE belongs to the holder
- * of the descriptor with that number.  Only the owner closes a descriptor,
- * and it uses the descriptor only while it owns the connection: the number
- * may be another connection's at once. */
+ * A state changes by compare-and-swap.  IDLE belongs to the first of lane_poll,
+ * lane_sweep, lane_evict_idle, lane_release_idle, _shaking and _carrier, and
+ * lane_close; BODY to lane_poll and lane_own, which one thread calls, and to
+ * lane_close; BUSY and MORE belong to the caller, but that lane_poll makes MORE
+ * of BUSY; FREE belongs to the holder of the descriptor with that number.  Only
+ * the owner closes a descriptor, and it uses the descriptor only while it owns
+ * the connection: the number may be another connection's at once. */
 #ifndef ASERVE_LANE_STATES_H
 #define ASERVE_LANE_STATES_H
 #include "lane.h"

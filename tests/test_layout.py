@@ -119,7 +119,7 @@ DOORS = {
     ("server.running", "uvloop"),
     ("command.completion", "shtab"),
     ("features.control", "features.control.top_screen"),  # textual is known here
-    ("features.http2", "features.http2.session"),  # h2 is known here
+    ("features.http2", "features.http2.session"),  # only where a listener speaks it
     ("features.https", "features.https.hosts"),  # this and the next know redis
     ("features.https.order", "features.https.hosts"),
     ("features.https", "features.https.provide"),  # this and the next: processes, and dates, only with --https

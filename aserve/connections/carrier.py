@@ -1,7 +1,7 @@
 """A connection with the exchanges of many streams.
 
 Owns:     Carrier, the interface towards the transport and the server; NewCarrier, a maker; Carriers of a listener; StreamConnection.
-Thread:   event loop only.
+Thread:   event loop only, but StreamConnection: in the lane the leader, or whoever promotes a request, makes one.
 Spec:     RFC 7301 (ALPN).
 Not here: any one such protocol; a stream's LoopWire (wire_loop.py). A stream has a Connection of its own, and counts as one.
 """
@@ -109,7 +109,7 @@ class StreamConnection(Connection):
 
 
 class LaneStreams:
-    """The StreamExecutor of streams in the lane, which counts them."""
+    """In place of the StreamExecutor of streams in the lane, whose C counts them."""
 
     def end(self, exchange: Exchange) -> None:
         """See StreamExecutor."""

@@ -29,7 +29,7 @@ CODES = {"http": lib.LANE_HTTP, "https": lib.LANE_HTTP, "uwsgi": lib.LANE_UWSGI,
 # The most requests that one call returns. Guess: a batch is rarely larger, and 64 requests are 1 ms of work.
 BATCH_COUNT = 64
 # Octets read from one connection by one read: a head and a body of a usual form, or the
-# 71,453 octets of the echo in benchmarks/. A larger request leaves the lane.
+# 71,453 octets of the echo in benchmarks/. A body of known length comes in parts; a head does not.
 READ_BYTES = 1 << 17
 # The same for a whole batch: more would not stay in a CPU's cache until the app reads it. Measured 2026-11-21
 # with that echo, beside uWSGI in the same run: 0.78 to 0.86 times its requests per CPU second; with twice
