@@ -55,7 +55,7 @@ def test_a_connection_is_told_on_every_path(lines, start_server, raw_client, wai
     first, *told = lines()
     assert first == "is accepted" and first not in told
     assert told[0] == f"GET /fast on {url}, by the fast path: answered 200, 0 octets; its connection is kept"
-    assert told[1] == "leaves the fast path: its request takes more than one read"
+    assert told[1] == "leaves the fast path because of its request"
     assert f"POST /parts on {url}, by the event loop: answered 200, 0 octets; its connection is kept" in told
     assert "REQUEST: RUNNING" in told
     server.pass_seconds_until(lambda: "goes back to the fast path" in lines())

@@ -245,12 +245,7 @@ class Handovers:
     def _begin(self, who: tuple[int, LoopWire | Beginning], on_ready: Callable[[LoopWire | None], None] | None) -> None:
         connection = who[1].connection
         if connection.service.tells_wire:
-            rest = (
-                "it takes long, or its response more than one write"
-                if on_ready
-                else "its request takes more than one read"
-            )
-            tell(connection, f"leaves the fast path: {rest}")
+            tell(connection, f"leaves the fast path because of its {'response' if on_ready else 'request'}")
         carry: Callable[..., Any] = self._carry if connection.is_stream else self._make_transport
         self._begin_task(carry(*who, on_ready), None)
 
