@@ -7,6 +7,8 @@ Thread:   the methods of Extension: event loop only, but `prepare` and `on_life`
 Not here: the extensions (features/), the engine's use of them (server/).
 
 A method that a class does not override is never called (`overrides`). So an option that is off costs a request nothing.
+
+A long list: each member can be read alone.
 """
 
 from __future__ import annotations
@@ -223,7 +225,11 @@ class Extension(Generic[S]):
     # Requests
 
     def before(self, context: ListenerContext) -> Before | None:
-        """Return a step that runs before the app for each exchange of a listener; None: none for this listener."""
+        """
+        Return a step that runs before the app for each exchange of a listener, on the app's thread; None: none for this listener.
+
+        If C does not know the step (`is_done_in_c`), Python serves all requests of the listener.
+        """
         raise NotImplementedError
 
     def wrap_app(self, app: WSGIApp) -> WSGIApp:
@@ -231,7 +237,7 @@ class Extension(Generic[S]):
         raise NotImplementedError
 
     def wrap_calls(self, app: WSGIApp, context: ListenerContext) -> WSGIApp:
-        """Return an app that calls `app`, for one listener. It runs outside of --request-timeout; `start_response.__self__` is the Response."""
+        """Return an app that calls `app`, for one listener. It runs outside of --request-timeout; `start_response.__self__` is the Response, so Python serves all requests."""
         raise NotImplementedError
 
     def fields(self, is_tls: bool) -> Sequence[tuple[str, str]]:

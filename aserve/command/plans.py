@@ -72,7 +72,7 @@ def read_settings(args: Mapping[str, object], before: Plan | None = None) -> Pla
     folder = StartFolder.of_this_process(os.environ)
     sources = PlanSources(app, given, dict(os.environ), toml, toml_name, folder, real_folder(), is_at_terminal)
     if origin is None and before is not None and before.sources == sources:
-        return before._replace()
+        return before._replace()  # another plan: plans are compared by identity
     spec = app or os.environ.get("ASERVE_APP") or toml.get("app")
     if origin is not None:
         spec = spec or origin.draft.app

@@ -22,7 +22,7 @@ class Site(NamedTuple):
     """A command with --workers."""
 
     plan: Plan  # the first plan
-    read: Read
+    read: Read  # `read_again` of command/plans.py
     listeners: Sequence[Listener]  # closed in the end
     command: Command  # of the start of this process
     supervise: Supervise = lambda context: ()
