@@ -1,7 +1,7 @@
 """The running requests of a process, in memory readable by other processes, even after a crash.
 
 Owns:     the table, in memory shared by the caller with readers; InFlight, the exchanges of the event loop's wires, in this table and on the load
-          board; read_in_flight, read_oldest.
+          board; read_used, read_in_flight, read_oldest.
 Thread:   `begin`, `refresh`: event loop; `end`: the thread that ends the exchange.
 Not here: the requests of the lane, recorded in C by descriptor (cparsers/in_flight.h).
 """
@@ -87,6 +87,12 @@ def lane_entries(memory: Any) -> tuple[Any, Any]:
     return ffi.cast("uint64_t *", octets), ffi.cast("in_flight_entry *", octets + _place_of(LOOP_COUNT))
 
 
+def read_used(fd: int) -> bytes:
+    """Return the used part of the table in this file, for `read_in_flight`: all the memory of a table is megabytes."""
+    (lane_count,) = _SINCE.unpack(os.pread(fd, _ENTRIES_AT, 0))
+    return os.pread(fd, min(_place_of(LOOP_COUNT + lane_count), TABLE_BYTES), 0)
+
+
 def read_in_flight(memory: Any) -> list[tuple[float, str]]:
     """
     Return the running requests of a process, or of a dead one at the end: age in seconds, and "METHOD target", escaped for a log.
@@ -108,14 +114,9 @@ def read_in_flight(memory: Any) -> list[tuple[float, str]]:
 
 
 def read_oldest(fd: int) -> float:
-    """
-    Return the age of a process's oldest running request in seconds; 0: none.
-
-    `fd`: of the file of the table. Only the used part of the file is read.
-    """
-    (lane_count,) = _SINCE.unpack(os.pread(fd, _ENTRIES_AT, 0))
+    """Return the age of a process's oldest running request in seconds; 0: none. `fd`: of the file of the table."""
     first = (_ENTRIES_AT + lib.IN_FLIGHT_TEXT_CAP) // _SINCE.size
-    with memoryview(os.pread(fd, _place_of(LOOP_COUNT + lane_count), 0)) as view:
+    with memoryview(read_used(fd)) as view:
         times = view.cast("Q")[first :: _ENTRY.size // _SINCE.size].tolist()
     since = min(filter(None, times), default=0)
     return max(time.monotonic_ns() // 1000 - since, 0) / 1e6 if since else 0.0

@@ -9,7 +9,15 @@ import time
 import pytest
 
 from aserve.connections import in_flight as in_flight_module
-from aserve.connections.in_flight import LOOP_COUNT, TABLE_BYTES, InFlight, lane_entries, read_in_flight, read_oldest
+from aserve.connections.in_flight import (
+    LOOP_COUNT,
+    TABLE_BYTES,
+    InFlight,
+    lane_entries,
+    read_in_flight,
+    read_oldest,
+    read_used,
+)
 from aserve.connections.load_board import NOBODY, Load, LoadBoard
 from aserve.core.exchange import Exchange
 from aserve.core.memory_file import map_memory_file, open_memory_file
@@ -103,6 +111,10 @@ def test_the_oldest_is_found_without_reading_all():
     lane_count[0] = 5
     entries[4].since = 1
     assert read_oldest(fd) == pytest.approx(time.monotonic(), abs=60)
+    used = read_used(fd)
+    assert len(used) < TABLE_BYTES and len(read_in_flight(used)) == 3
+    lane_count[0] = (1 << 64) - 1  # written by an app gone wrong
+    assert len(read_used(fd)) == TABLE_BYTES
     os.close(fd)
 
 

@@ -24,7 +24,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Callable
 
-from ...connections.in_flight import TABLE_BYTES, read_in_flight
+from ...connections.in_flight import TABLE_BYTES, read_in_flight, read_used
 from ...connections.load_board import LoadBoard
 from ...core import forks
 from ...core.memory_file import map_memory_file, open_memory_file
@@ -344,7 +344,7 @@ class Children:
                 child = self._find_by_pid(pid)
                 if child is not None:
                     if status or child.state is not State.DRAINING:  # 0 may be the app's os._exit(0)
-                        child.was_at = read_in_flight(os.pread(child.in_flight, TABLE_BYTES, 0))
+                        child.was_at = read_in_flight(read_used(child.in_flight))
                     yield child, self._remove(child), describe_end(status)
                 else:
                     on_other(pid, describe_end(status))

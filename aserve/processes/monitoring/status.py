@@ -10,15 +10,13 @@ No worker is asked: the page, the table of running requests and /proc have all f
 from __future__ import annotations
 
 import collections
-import contextlib
 import time
 from collections.abc import Sequence
 from typing import Any, Callable
 
-from ...connections.in_flight import read_in_flight, read_oldest
+from ...connections.in_flight import read_in_flight, read_oldest, read_used
 from ...connections.listen_queue import describe_listening
 from ...connections.listeners import Listener
-from ...core.memory_file import map_memory_file
 from ...core.page import Process
 from ...lifecycle.program import show_command
 from ...lifecycle.status import Statuses, Whole
@@ -162,8 +160,7 @@ class Status:
         return f"; {workers}, with {_requests(sum(at))} (--drain-timeout {self.fleet.plan.config.drain_seconds:g})"
 
     def _requests_of(self, child: Child) -> list[tuple[float, str]]:
-        with contextlib.closing(map_memory_file(child.in_flight)) as table:
-            return read_in_flight(table) if child.is_worker else []
+        return read_in_flight(read_used(child.in_flight)) if child.is_worker else []
 
     @property
     def attached(self) -> list[dict[str, Any]]:
