@@ -75,7 +75,7 @@ class Channel:
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self._socket = sock
-        self._unsent: collections.deque[Unsent] = collections.deque()
+        self.unsent: collections.deque[Unsent] = collections.deque()  # messages that wait, for whatever reason
         self.is_heard = True  # until a message could not be sent, or the end was read, as the far end is closed
         self._failing_since = 0.0  # since when the kernel refuses messages, by time.monotonic(); 0: no refusal
         self._has_lost_fds = False  # the last received descriptors found no room in this process
@@ -115,16 +115,11 @@ class Channel:
     @property
     def has_unsent(self) -> bool:
         """Whether messages wait for room: call `flush` when the socket is writable. Also call `flush` once a second, for messages refused by the kernel."""
-        return bool(self._unsent) and not self._failing_since
-
-    @property
-    def is_all_sent(self) -> bool:
-        """Whether no message waits, for whatever reason."""
-        return not self._unsent
+        return bool(self.unsent) and not self._failing_since
 
     def holds(self, fds: Sequence[int]) -> bool:
         """Whether the message with these descriptors, the same object, has not been sent."""
-        return any(unsent.fds is fds for unsent in self._unsent)
+        return any(unsent.fds is fds for unsent in self.unsent)
 
     def send(self, message: Message, fds: Sequence[int] = (), is_kept: bool = False) -> None:
         """
@@ -132,13 +127,13 @@ class Channel:
 
         `is_kept`: the caller keeps the descriptors open until the message is sent, or dropped, or this end is closed.
         """
-        self._unsent.append(Unsent(_fitting(message), fds, is_kept))
+        self.unsent.append(Unsent(_fitting(message), fds, is_kept))
         self.flush()
 
     def flush(self) -> None:
         """Send waiting messages, as far as there is room. If the far end is closed, or the kernel goes on refusing, drop the messages."""
-        while self._unsent:
-            unsent, is_given_up = self._unsent[0], False
+        while self.unsent:
+            unsent, is_given_up = self.unsent[0], False
             try:
                 socket.send_fds(self._socket, [unsent.octets], unsent.fds)
             except BlockingIOError:
@@ -151,7 +146,7 @@ class Channel:
                     return
             else:
                 self._failing_since = 0.0
-            self._unsent.popleft().close()
+            self.unsent.popleft().close()
             if is_given_up:
                 self._failing_since = 0.0
                 self.on_dropped(_decode(unsent.octets))
@@ -212,8 +207,8 @@ class Channel:
 
     def close(self) -> None:
         """Close this end, and the descriptors of unsent messages."""
-        while self._unsent:
-            self._unsent.popleft().close()
+        while self.unsent:
+            self.unsent.popleft().close()
         self._socket.close()
 
 

@@ -205,7 +205,7 @@ class Children:
     def on_second(self) -> None:
         """Try unsent messages again."""
         for child in self:
-            if not child.channel.is_all_sent:
+            if child.channel.unsent:
                 child.channel.flush()
                 self._watch(child)
 

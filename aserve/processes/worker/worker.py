@@ -195,7 +195,7 @@ class Worker:
     async def _say_the_rest(self) -> None:
         """Wait until all messages are sent: messages may carry connections."""
         deadline = self._loop.time() + LAST_WORDS_SECONDS
-        while not self._channel.is_all_sent and self._loop.time() < deadline:
+        while self._channel.unsent and self._loop.time() < deadline:
             await asyncio.sleep(0.01)
             self._channel.flush()
 
