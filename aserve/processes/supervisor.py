@@ -145,7 +145,7 @@ class Supervisor:
             is_new = fleet.is_unproven(plan) or not fleet.has_served
             return Role(
                 slot, child.generation, plan, channel, self._site.listeners, *shared, os.getppid(), given, self.fault_for(slot), is_new,
-                child.page,
+                child.page_number,
             )  # fmt: skip
 
     def _fork(self, start: Action) -> tuple[Child, Channel | None]:

@@ -30,7 +30,7 @@ class Way:
         self.moves = Transfers(new.children, Placement(new.children, self.fleet))
         for child, count in zip(self.workers, (5, 9, 7)):
             new.children.admit(child)
-            new.children.page(child)[Field.CONNECTIONS] = count
+            child.page[Field.CONNECTIONS] = count
         self.clients = []
 
     def give(self, to, **message):
@@ -40,7 +40,9 @@ class Way:
         self.clients.append(client)
         file = RequestFile()
         file.write(write_request(Exchange(VARS, 2)))
-        self.say(self.home, "request", [connection, file.detach()], to=to.page, giver=self.home.page, **message)
+        self.say(
+            self.home, "request", [connection, file.detach()], to=to.page_number, giver=self.home.page_number, **message
+        )
         return client
 
     def give_rest(self, sender, to=0, **message):
@@ -94,7 +96,7 @@ class Way:
             child.channel.send(FILLING)
 
     def silence(self, child):
-        self.new.children.page(child)[Field.TICKED_AT] = time.monotonic_ns() - SILENT_NS - 1
+        child.page[Field.TICKED_AT] = time.monotonic_ns() - SILENT_NS - 1
 
     def end(self, child):
         """Let a worker be reaped."""
@@ -110,7 +112,7 @@ class Way:
         file.write(b"octets")
         fds = [os.open(os.devnull, os.O_RDONLY), file.detach()]
         take_request(fds[1])
-        self.say(child, "request", fds, to=0, giver=self.home.page, number=number)
+        self.say(child, "request", fds, to=0, giver=self.home.page_number, number=number)
 
 
 def is_open(client):

@@ -43,7 +43,7 @@ def test_the_status_has_each_child(ask):
     """The status is of the server, and of each of its children, with the oldest requests."""
     first, second = ask.one.start()
     InFlight(None, map_memory_file(second.in_flight)).begin(Exchange("REQUEST_METHOD\0GET\0REQUEST_URI\0/slow", 2))
-    page = ask.one.supervisor.parts.children.page(second)
+    page = second.page
     page[Field.REQUESTS], page[Field.TICKED_AT] = 7, 1
     page[Field.STALLED_SECONDS], page[Field.WAITING], page[Field.WAITING_MILLISECONDS] = 12, 5, 12_400
     server, one, two = ask(ask="status").read()

@@ -54,7 +54,7 @@ def test_looks_of_each_second(supervised, monkeypatch, tmp_path):
     monkeypatch.setattr(events, "LIMITS_SECONDS", 3)
     monkeypatch.setattr(one.supervisor.parts.crew, "follow_limits", lambda: looked.append(one.system.now))
     (child,) = one.start()
-    page = one.supervisor.parts.children.page(child)
+    page = child.page
     for _ in range(6):
         page[Field.TICK] += 1
         one.turn(1.0)
@@ -68,7 +68,7 @@ def test_an_idle_connection(supervised):
     one = supervised(3)
     first, second, third = one.start()
     for child, count in ((first, 0), (second, 5), (third, 6)):
-        one.supervisor.parts.children.page(child)[Field.CONNECTIONS] = count
+        child.page[Field.CONNECTIONS] = count
     given = []
     for _ in range(4):
         reading, writing = os.pipe()
@@ -82,7 +82,7 @@ def test_an_idle_connection(supervised):
                 os.close(fd)
     assert given == [2, 2, 3, 2]
     for child in one.children:  # each has written its page by now
-        one.supervisor.parts.children.page(child)[Field.TICK] += 1
+        child.page[Field.TICK] += 1
     one.turn(1.1)
     assert [child.given_count for child in one.children] == [0, 0, 0]
 
@@ -93,7 +93,7 @@ def test_an_idle_connection_during_a_reload(supervised):
     first, _, _ = one.start()
     one.signal(HUP)
     new = one.children[-1]
-    one.supervisor.parts.children.page(new)[Field.CONNECTIONS] = 100
+    new.page[Field.CONNECTIONS] = 100
     one.say(new, say="ready")
     reading, writing = os.pipe()
     os.close(reading)
@@ -120,7 +120,7 @@ def test_a_request_that_no_worker_is_left_for(supervised, monkeypatch, caplog):
     reading, writing = os.pipe()
     file = RequestFile()
     file.write(write_request(Exchange("REQUEST_METHOD\0GET\0REQUEST_URI\0/cart\0", 2)))
-    request = {"say": "request", "listener": 0, "peer": {}, "to": 0, "giver": child.page, "until": 0.0}
+    request = {"say": "request", "listener": 0, "peer": {}, "to": 0, "giver": child.page_number, "until": 0.0}
     one.signal(TERM)
     one.system.workers_ends[child.pid].send(request, [writing, file.detach()])
     one.turn()

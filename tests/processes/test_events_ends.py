@@ -28,7 +28,7 @@ def test_a_crash_frees_page_and_channel(supervised, caplog):
     assert f"{second} has crashed after 3600 s: it was killed by SIGSEGV; another is started in 0.01 s" in caplog.text
     assert one.turn(0.009) == []
     (successor,) = one.turn(0.002)
-    assert (successor.slot, successor.generation, successor.page) == (2, 2, second.page)
+    assert (successor.slot, successor.generation, successor.page_number) == (2, 2, second.page_number)
     one.say(successor, say="ready")
     assert "no worker is missing any more: 2 workers" in caplog.text
 

@@ -56,11 +56,11 @@ def test_at_first_there_is_a_mold(supervised, caplog):
     assert (first.pid, str(first), first.state) == (0, "worker 1", State.STARTING)
     assert one.turn() == []
     assert one.fork_from(mold) == [first] and first.pid > mold.pid
-    assert one.supervisor.parts.children.page(first)[Field.PID] == first.pid
+    assert first.page[Field.PID] == first.pid
     assert one.turn() == []
     one.say(first, say="ready")
     others = one.fork_from(mold)
-    assert slots_of(others) == [2, 3] and len({child.page for child in one.children}) == 4
+    assert slots_of(others) == [2, 3] and len({child.page_number for child in one.children}) == 4
     for other in others:
         one.say(other, say="ready")
     assert len(one.supervisor.parts.children.having(State.READY)) == 3

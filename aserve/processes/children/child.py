@@ -71,14 +71,15 @@ class Child(Member):
 
     plan: Plan
     mold: Child | None
+    page: memoryview  # words by page.Field; a mold's is a dummy
 
     def __init__(
-        self, pid: int, slot: int, generation: int, plan: Plan, channel: Channel, page: int, in_flight: int
+        self, pid: int, slot: int, generation: int, plan: Plan, channel: Channel, page_number: int, in_flight: int
     ) -> None:
         super().__init__(slot, generation, plan)
         self.pid = pid  # 0: not forked by the mold yet
         self.channel = channel  # the supervisor's end
-        self.page = page
+        self.page_number = page_number  # 0: a mold, without a page of the shared memory
         self.in_flight = in_flight  # the descriptor of a memory file: the table of running requests
         # Running requests after a bad end; see read_in_flight.
         self.was_at: list[tuple[float, str]] = []
@@ -115,7 +116,7 @@ class Child(Member):
             "slot": self.slot,
             "generation": self.generation,
             "channel": self.channel.fileno(),
-            "page": self.page,
+            "page": self.page_number,
             "in_flight": self.in_flight,
             "state": self.state.name,
             "killed_in": self.killed_in.name if self.killed_in else None,

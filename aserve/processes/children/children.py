@@ -28,7 +28,7 @@ from ...connections.in_flight import TABLE_BYTES, read_in_flight, read_used
 from ...connections.load_board import LoadBoard
 from ...core import forks
 from ...core.memory_file import map_memory_file, open_memory_file
-from ...core.page import PAGE_BYTES, Field
+from ...core.page import Field, new_page
 from ..fleet.facts import NEVER
 from ..fleet.plan import Plan
 from .channel import Channel, Message
@@ -43,7 +43,6 @@ logger = logging.getLogger("aserve")
 ENDING_SECONDS = 5.0
 # How long a worker killed for a slow start may take to write the stacks. Guess.
 STACK_SECONDS = 2.0
-NO_PAGE = 0
 
 Hear = Callable[[Child, Message, "list[int]"], None]  # handles a worker's message, with descriptors
 
@@ -59,7 +58,6 @@ class Children:
         self._by_pid: dict[int, Child] = {}
         self._unborn: list[Child] = []  # not forked by their molds yet
         self._stillborn: list[Child] = []  # of these, children without hope of a fork
-        self._nowhere = memoryview(bytearray(PAGE_BYTES)).cast("Q")  # takes the place of a page
         self._by_slot: collections.defaultdict[int, list[Child]] = collections.defaultdict(list)
         self._generations: collections.Counter[int] = collections.Counter()  # by slot
 
@@ -87,10 +85,6 @@ class Children:
         slowest = min(starting, key=lambda child: child.began_at)
         return f": {slowest} has been starting for {time.monotonic() - slowest.began_at:.1f} s; kill it if it hangs"
 
-    def page(self, child: Child) -> memoryview:
-        """Return a child's page, as words by page.Field; a mold's is a dummy."""
-        return self._pages.page(child.page) if child.page != NO_PAGE else self._nowhere
-
     def memory_of(self, child: Child) -> tuple[memoryview, Pages, LoadBoard | None, Any]:
         """
         Return a worker's shared memory: the page, all pages, the place on the load board, the table of running requests.
@@ -99,8 +93,8 @@ class Children:
         """
         in_flight = map_memory_file(child.in_flight)
         os.close(child.in_flight)
-        board = self._pages.new_board(child.page) if child.page != NO_PAGE else None
-        return self.page(child), self._pages, board, in_flight
+        board = self._pages.new_board(child.page_number) if child.page_number else None
+        return child.page, self._pages, board, in_flight
 
     # Beginning
 
@@ -141,15 +135,16 @@ class Children:
         child.mold, child.asked_at = mold, self.clock()
         child.channel.know_senders()
         self._add(child)
-        order = {"do": "fork", "slot": slot, "generation": child.generation, "page": child.page}
+        order = {"do": "fork", "slot": slot, "generation": child.generation, "page": child.page_number}
         self.tell(mold, order, [theirs.detach(), its_table])
         return child
 
     def _new_child(self, undo: contextlib.ExitStack, slot: int, plan: Plan) -> tuple[Child, Channel]:
-        page = NO_PAGE
+        number, page = 0, new_page()
         if slot != MOLD:
-            page = self._pages.take()
-            undo.callback(self._pages.give_back, page)
+            number = self._pages.take()
+            undo.callback(self._pages.give_back, number)
+            page = self._pages.page(number)
         ours, theirs = Channel.pair()
         undo.callback(ours.close)
         undo.callback(theirs.close)
@@ -157,12 +152,15 @@ class Children:
         undo.callback(os.close, in_flight)
         os.truncate(in_flight, TABLE_BYTES)  # takes memory only where written to
         self._generations[slot] += 1
-        return Child(0, slot, self._generations[slot], plan, ours, page, in_flight), theirs
+        child = Child(0, slot, self._generations[slot], plan, ours, number, in_flight)
+        child.page = page
+        return child, theirs
 
     def adopt(self, state: dict[str, Any], plan: Plan) -> None:
         """Take over a child described by `Child.describe`; `plan`: the child's plan."""
         child = Child.inherit(state, plan)
-        self._pages.reserve(child.page)
+        self._pages.reserve(child.page_number)
+        child.page = self._pages.page(child.page_number)
         self._generations[child.slot] = max(self._generations[child.slot], child.generation)
         self._add(child)
         if state["deadline_at"] is not None:
@@ -190,7 +188,7 @@ class Children:
         else:
             self._unborn.append(child)
         self._by_slot[child.slot].append(child)
-        page = self.page(child)
+        page = child.page
         page[Field.PID], page[Field.SLOT], page[Field.GENERATION] = child.pid, child.slot, child.generation
         page[Field.STATE] = child.state
         self._selector.register(child.channel, selectors.EVENT_READ, functools.partial(self._on_channel, child))
@@ -245,7 +243,7 @@ class Children:
             child.mold.is_silent, child.mold.forked_at = False, self.clock()
         child.pid, child.mold = child.channel.sender_pid, None
         self._by_pid[child.pid] = child
-        self.page(child)[Field.PID] = child.pid
+        child.page[Field.PID] = child.pid
         if child.state == State.STARTING:
             self._limit_start(child)
         elif child.state == State.KILLED:
@@ -301,7 +299,7 @@ class Children:
 
     def _transition(self, child: Child, event: Event) -> State:
         before = child.transition(event)
-        self.page(child)[Field.STATE] = child.state
+        child.page[Field.STATE] = child.state
         return before
 
     # Time limits
@@ -370,8 +368,8 @@ class Children:
         child.close()
         before = self._transition(child, Event.END)
         self._by_slot[child.slot].remove(child)
-        if child.page != NO_PAGE:
-            self._pages.give_back(child.page)
+        if child.page_number:
+            self._pages.give_back(child.page_number)
         return before
 
 

@@ -131,7 +131,7 @@ class Overview:
 
     def pages(self) -> list[tuple[int, memoryview]]:
         """Return the slots and the pages of the present workers."""
-        return [(child.slot, self._children.page(child)) for child in self._children.having(*PRESENT)]
+        return [(child.slot, child.page) for child in self._children.having(*PRESENT)]
 
     def silent_seconds(self, process: Process) -> float:
         """Return for how many seconds the event loop of a worker has not turned."""
@@ -146,7 +146,7 @@ class Overview:
         """
         before, self._ticks = self._ticks, {}
         for child in self._children.having(State.READY, State.DRAINING):
-            key, tick = (child.slot, child.generation), self._children.page(child)[Field.TICK]
+            key, tick = (child.slot, child.generation), child.page[Field.TICK]
             last, seconds = before.get(key, (-1, 0))
             self._ticks[key] = (tick, seconds + 1 if tick == last else 0)
 
@@ -179,7 +179,7 @@ class Overview:
     def on_end(self, child: Child) -> None:
         """Tell extensions of the end of a child."""
         for call in self._on_end:
-            call(child.pid, child.page)
+            call(child.pid, child.page_number)
 
     def on_lost(self, slot: int, count: int) -> None:
         """Tell extensions of the death of a slot's worker, with `count` running requests."""

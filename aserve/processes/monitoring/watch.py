@@ -94,9 +94,9 @@ class Watch:
         True also without a ready worker: a start, or a pause before a start, goes on, and systemd's watchdog would only begin that start anew.
         """
         before, serving = self._ticks, self._children.having(State.READY, State.DRAINING)
-        self._ticks = {child: self._children.page(child)[Field.TICK] for child in serving}
+        self._ticks = {child: child.page[Field.TICK] for child in serving}
         return not serving or any(
-            tick != before.get(child, 0) and not self._children.page(child)[Field.STALLED_SECONDS]
+            tick != before.get(child, 0) and not child.page[Field.STALLED_SECONDS]
             for child, tick in self._ticks.items()
         )
 
@@ -122,7 +122,7 @@ class Watch:
     def _find_hung(self, child: Child, now: float) -> str:
         """Check whether the event loop turns; return why the worker must be replaced, or ""."""
         watched = self._watched[child]
-        tick = self._children.page(child)[Field.TICK]
+        tick = child.page[Field.TICK]
         finding = watched.pulse.look(tick, activity_of(child.pid) if tick == watched.pulse.tick else None, now)
         if finding.verdict is Verdict.WARN:
             limit = child.plan.config.hang_timeout_seconds
@@ -142,7 +142,7 @@ class Watch:
         return ""
 
     def _describe(self, child: Child, recycling: Recycling, serving: list[Child]) -> WorkerFacts:
-        requests = self._children.page(child)[Field.REQUESTS]
+        requests = child.page[Field.REQUESTS]
         memory = self._memory_of(child, recycling, serving)
         return WorkerFacts(child.slot, self._watched[child].lifespan, requests, child.served_seconds, memory)
 

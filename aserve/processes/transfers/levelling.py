@@ -94,7 +94,7 @@ def level_out(children: Children, leaving: Collection[int]) -> None:
     """Let workers give connections away to emptier workers; to be called once a second. Hung workers and leaving slots are left out."""
     since = time.monotonic_ns() - SILENT_NS
     workers = [child for child in children.having(State.READY) if child.slot not in leaving and not child.is_silent]
-    standings = [(child, _standing_of(children.page(child), since)) for child in workers]
+    standings = [(child, _standing_of(child.page, since)) for child in workers]
     turning = [(child, standing) for child, standing in standings if standing is not None]
     if not any(standing.connections for _, standing in turning):
         return
@@ -104,7 +104,7 @@ def level_out(children: Children, leaving: Collection[int]) -> None:
             children.tell(child, {"do": "hand over", "count": count})
     found = relief([standing for _, standing in turning]) if not any(counts) else None
     if found is not None:
-        order = {"do": "hand over", "count": found.connections, "to": turning[found.getter][0].page}
+        order = {"do": "hand over", "count": found.connections, "to": turning[found.getter][0].page_number}
         children.tell(turning[found.giver][0], order)
 
 

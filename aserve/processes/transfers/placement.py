@@ -35,10 +35,10 @@ class Placement:
 
         Workers of leaving slots come last, and workers with stuck threads after workers with free threads.
         """
-        children, leaving = self._children, self._fleet.asked
+        leaving = self._fleet.asked
         return min(
             (child for child in self.able() if child is not without),
-            key=lambda child: (child.page != to, child.slot in leaving, *_fullness(child, children.page(child))),
+            key=lambda child: (child.page_number != to, child.slot in leaving, *_fullness(child)),
             default=None,
         )
 
@@ -50,21 +50,17 @@ class Placement:
         descriptors, unable to receive a connection.
         """
         serving = self._children.having(State.READY)
-        return [
-            child
-            for child in serving
-            if self.turns(child) and not self._children.page(child)[Field.SHORT_OF_DESCRIPTORS]
-        ]
+        return [child for child in serving if self.turns(child) and not child.page[Field.SHORT_OF_DESCRIPTORS]]
 
     def turns(self, child: Child) -> bool:
         """Whether a worker hears orders, and the event loop turns, by the page."""
-        return _turns(child, self._children.page(child))
+        return _turns(child)
 
     def on_second(self) -> None:
         """Note silent workers; reset the counts of gifts: by now the workers' pages include the given connections."""
         note_silent(self._children)
         for child in self._children:
-            tick = self._children.page(child)[Field.TICK]
+            tick = child.page[Field.TICK]
             if tick != child.given_tick:
                 child.given_tick, child.given_count = tick, 0
 
@@ -72,14 +68,14 @@ class Placement:
 def note_silent(children: Children) -> None:
     """Note which serving or draining workers hear no orders, or have a still event loop."""
     for child in children.having(State.READY, State.DRAINING):
-        child.is_silent = not _turns(child, children.page(child))
+        child.is_silent = not _turns(child)
 
 
-def _turns(child: Child, page: memoryview) -> bool:
-    ticked_at = page[Field.TICKED_AT]  # 0: the worker has only just begun
+def _turns(child: Child) -> bool:
+    ticked_at = child.page[Field.TICKED_AT]  # 0: the worker has only just begun
     return not child.is_mute and (not ticked_at or ticked_at >= time.monotonic_ns() - SILENT_NS)
 
 
-def _fullness(heir: Child, page: memoryview) -> tuple[bool, int]:
+def _fullness(child: Child) -> tuple[bool, int]:
     """Order workers able to get a connection: first workers with free threads, then by connections."""
-    return bool(page[Field.STALLED_SECONDS]), page[Field.CONNECTIONS] + heir.given_count
+    return bool(child.page[Field.STALLED_SECONDS]), child.page[Field.CONNECTIONS] + child.given_count

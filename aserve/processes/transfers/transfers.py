@@ -328,7 +328,7 @@ class Transfers:
 
     def _meant_for(self, transfer: Transfer) -> Child | None:
         """Return the intended worker of a request; None: the worker may take no request, or no further request can be kept."""
-        may_take = [child for child in self._placement.able() if child.page == transfer.message["to"]]
+        may_take = [child for child in self._placement.able() if child.page_number == transfer.message["to"]]
         return may_take[0] if may_take and len(self._kept(Transfer)) < MAX_KEPT else None
 
     def _next_of(self, transfer: Transfer) -> Child | None:
@@ -344,7 +344,9 @@ class Transfers:
             child
             for child in alive
             # The page may be a successor's; earlier code names no pid.
-            if child.page == message["giver"] and child.pid == message.get("home", child.pid) and child is not without
+            if child.page_number == message["giver"]
+            and child.pid == message.get("home", child.pid)
+            and child is not without
         ]
         return found[0] if found and self._placement.turns(found[0]) else None
 

@@ -48,7 +48,7 @@ def read(one):
 
 def count(one, child, number):
     """Let a worker count so many exceptions of its app."""
-    one.supervisor.parts.children.page(child)[FIRST_WORD + PLACES["aserve_app_exceptions_total"]] = number
+    child.page[FIRST_WORD + PLACES["aserve_app_exceptions_total"]] = number
 
 
 def exceptions(one):
@@ -95,15 +95,15 @@ def test_event_loops_tell_their_silence(supervised):
 
     assert silences() == {}  # neither has turned yet
     now = time.monotonic_ns()
-    one.supervisor.parts.children.page(first)[Field.TICKED_AT] = now - 40 * 10**9
-    one.supervisor.parts.children.page(second)[Field.TICKED_AT] = now + 10**9  # since we have looked at the clock
+    first.page[Field.TICKED_AT] = now - 40 * 10**9
+    second.page[Field.TICKED_AT] = now + 10**9  # since we have looked at the clock
     found = silences()
     assert found["1"] >= 40 and found["2"] < 1
     one.signal(signal.SIGHUP)
     third = one.children[-1]
     assert third.slot == 1
     one.say(third, say="ready")
-    one.supervisor.parts.children.page(third)[Field.TICKED_AT] = time.monotonic_ns()
+    third.page[Field.TICKED_AT] = time.monotonic_ns()
     assert silences()["1"] < 40
 
 
@@ -346,7 +346,7 @@ def test_who_reads_what_the_app_counts(reading, monkeypatch, tmp_path):
     assert not several._ask_app()
     first, second = reading.start()
     assert several.share() == {GIVEN: str(tmp_path / "files")}
-    reading.supervisor.parts.children.page(second)[Field.TICKED_AT] = 5
+    second.page[Field.TICKED_AT] = 5
     assert several._ask_app() and told(reading, second) == [{"do": "read app"}] and told(reading, first) == []
     for text, fault in ((b"a 1\n", ""), (b"a 1\n", "it failed")):
         several._on_app_metrics(second.pid, {"fault": fault}, [written(text)])
@@ -362,7 +362,7 @@ def test_who_reads_dies(reading):
     """Another worker reads it; without one, nobody waits."""
     first, second = reading.start()
     several = reading.several
-    reading.supervisor.parts.children.page(second)[Field.TICKED_AT] = 5
+    second.page[Field.TICKED_AT] = 5
     assert several._ask_app() and told(reading, first) == []
     reading.end(second, number=signal.SIGKILL)
     assert told(reading, first) == [{"do": "read app"}] and reading.told == []
@@ -374,7 +374,7 @@ def test_files_of_who_is_gone(reading, tmp_path):
     """Its live gauges go; the folder stays with new code."""
     child, _ = reading.start()
     several = reading.several
-    name = tmp_path / "files" / f"gauge_livesum_w{child.page}.db"
+    name = tmp_path / "files" / f"gauge_livesum_w{child.page_number}.db"
     name.touch()
     reading.end(child, number=signal.SIGKILL)
     assert not name.exists()
@@ -392,13 +392,13 @@ def test_files_of_who_is_gone(reading, tmp_path):
 def test_what_balancers_are_told(supervised):
     """By the pages of serving workers; at the end by the finishing ones."""
     one = supervised(2, threads=4)
-    several, page = one.several, one.supervisor.parts.children.page
+    several = one.several
     assert several.exporter.balance.agent_line() == b"stopped #no worker serves\n"
     one.start()
     balance = several.exporter.balance = Balance(several.exporter._look)
     assert (balance.why_dead(), balance.why_unready(), balance.agent_line()) == ("", "", b"up ready 100%\n")
     for child in one.children:
-        page(child)[Field.WAITING_MILLISECONDS] = 12_500
+        child.page[Field.WAITING_MILLISECONDS] = 12_500
     assert balance.why_unready().startswith("requests wait for 12.5 s")
     one.signal(signal.SIGTERM)
     assert (balance.why_dead(), balance.why_unready(), balance.agent_line()) == ("", "draining", b"up drain\n")
@@ -408,14 +408,14 @@ def test_who_does_not_turn(supervised):
     """The supervisor's own seconds count, and not the clock's: a suspended machine has no hanging worker."""
     one = supervised(1)
     (child,) = one.start()
-    overview, page = one.supervisor.parts.overview, one.supervisor.parts.children.page
-    page(child)[Field.TICK], page(child)[Field.TICKED_AT] = 7, 1
+    overview = one.supervisor.parts.overview
+    child.page[Field.TICK], child.page[Field.TICKED_AT] = 7, 1
     for _ in range(5):
         overview._note_ticks()
         assert one.several.exporter.balance.why_dead() == ""
     overview._note_ticks()
     assert one.several.exporter.balance.why_dead() == "no event loop of a worker turns"
-    page(child)[Field.TICK] = 8
+    child.page[Field.TICK] = 8
     overview._note_ticks()
     assert one.several.exporter.balance.why_dead() == ""
 
@@ -424,7 +424,7 @@ def test_a_lone_process(supervised, tmp_path):
     """A process without a supervisor has the metrics of one worker, without a supervisor's own."""
     one = supervised(1)
     (child,) = one.start()
-    one.supervisor.parts.children.page(child)[Field.TICKED_AT] = time.monotonic_ns()
+    child.page[Field.TICKED_AT] = time.monotonic_ns()
     lone = Lone(Server(hello, bind="127.0.0.1:0")._inner)
     text = Exporter(lone, (), lambda: False).render().decode()
     found = [line.split()[2] for line in one.several.exporter.render().decode().splitlines() if "# TYPE" in line]

@@ -32,9 +32,9 @@ def test_who_is_there(new):
     assert list(children) == [one, two, other] and len(children) == 3
     assert children.find(1, State.STARTING) == [one, other] and children.find(1, State.READY) == []
     assert children.having(State.READY, State.DRAINING) == [two]
-    page = children.page(other)
+    page = other.page
     assert [page[field] for field in (Field.PID, Field.SLOT, Field.GENERATION)] == [other.pid, 1, 2]
-    assert [children.page(child)[Field.STATE] for child in children] == [State.STARTING, State.READY, State.STARTING]
+    assert [child.page[Field.STATE] for child in children] == [State.STARTING, State.READY, State.STARTING]
 
 
 def test_a_fork_that_fails(new, system):
@@ -44,7 +44,7 @@ def test_a_fork_that_fails(new, system):
         new()
     assert len(new.children) == 0
     system.fork_error = None
-    assert new().page == 1
+    assert new().page_number == 1
 
 
 def _fail():
@@ -189,7 +189,7 @@ def test_the_end_forgets_the_child(new, system):
     """The last words are heard, the child is forgotten, its page is clear, and its pid is nobody's any more."""
     child, stranger, others = new(1), 4242, []
     system.workers_ends[child.pid].send({"say": "failed"})
-    page = new.children.page(child)
+    page = child.page
     system.ends += [(stranger, 0), (child.pid, 1 << 8)]
     assert list(new.children.reap(lambda *other: others.append(other))) == [
         (child, State.STARTING, "exited with status 1")
@@ -221,9 +221,7 @@ def test_what_one_that_has_ended_was_at(new, system, monkeypatch, is_told, statu
 def test_last_words_find_it_among_the_children(new, system):
     """A counter of all children misses none meanwhile: the page is still the child's own."""
     child, found = new(), []
-    new.children._hear = lambda child, message, fds: found.append(
-        (list(new.children), new.children.page(child)[Field.PID])
-    )
+    new.children._hear = lambda child, message, fds: found.append((list(new.children), child.page[Field.PID]))
     system.workers_ends[child.pid].send({"say": "app metrics"})
     system.ends.append((child.pid, 0))
     list(new.children.reap(_ignore))

@@ -68,7 +68,7 @@ def test_workers_are_heard_and_told(supervised, recorder):
     assert (told(one, first), told(one, second)) == ([], [{"do": "it"}])
     recorder.heard.clear()
     second.was_at = [(1.0, "GET /")]
-    number = second.page
+    number = second.page_number
     one.supervisor.parts.overview.on_end(second)
     one.supervisor.parts.overview.on_lost(2, 1)
     assert recorder.heard == [("end", second.pid, number), ("lost", 2, 1)]
@@ -89,7 +89,7 @@ def test_who_does_not_turn(supervised, recorder):
     """The supervisor's own seconds count, and not the clock's: a suspended machine has no hanging worker."""
     one = supervised(1, extensions=[recorder])
     (child,) = one.start()
-    overview, page = one.supervisor.parts.overview, one.supervisor.parts.children.page(child)
+    overview, page = one.supervisor.parts.overview, child.page
     page[Field.TICK] = 7
     for _ in range(6):
         overview.on_second()

@@ -26,7 +26,7 @@ def test_workers_are_told_by_slot(supervised, monkeypatch):
     first, second = one.start()
     status = one.supervisor.parts.overview._status
     InFlight(None, map_memory_file(second.in_flight)).begin(Exchange("REQUEST_METHOD\0GET\0REQUEST_URI\0/slow?a", 2))
-    page = one.supervisor.parts.children.page(second)
+    page = second.page
     page[Field.STALLED_SECONDS], page[Field.TICKED_AT], page[Field.THREADS_STUCK] = 7, 1, 2
     found = status.describe()
     assert (found["workers_wanted"], found["workers_ready"], found["threads"]) == (2, 2, 32)

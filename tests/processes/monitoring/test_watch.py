@@ -33,7 +33,7 @@ def memory(monkeypatch):
 
 
 def page_of(one, child):
-    return one.supervisor.parts.children.page(child)
+    return child.page
 
 
 def turn(one, *turning):

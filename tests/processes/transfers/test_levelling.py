@@ -119,7 +119,7 @@ def ready(system):
             for slot, count in enumerate(connections, 1):
                 child, _ = children.fork(slot, Plan(Config(workers=1), None))
                 children.admit(child)
-                page = children.page(child)
+                page = child.page
                 page[Field.LOAD], page[Field.CONNECTIONS_LIMIT] = count, 1000
                 page[Field.TICKED_AT] = time.monotonic_ns() + 10**12
             return children
@@ -149,11 +149,11 @@ def test_connections_of_a_busy_worker(ready, system):
     """The busy worker is told to give some, and to which worker."""
     children = ready(8, 8)
     busiest, idlest = children
-    page = children.page(busiest)
+    page = busiest.page
     page[Field.LOAD], page[Field.THREADS_BUSY_LATELY] = page[Field.LOAD] | 8 << lib.LOAD_REQUEST_SHIFT, 8000
     level_out(children, ())
     message, _ = system.workers_ends[busiest.pid].receive()
-    assert message == {"do": "hand over", "count": 4, "to": idlest.page}
+    assert message == {"do": "hand over", "count": 4, "to": idlest.page_number}
 
 
 def test_nothing_to_do(ready):
@@ -167,7 +167,7 @@ def test_nothing_to_do(ready):
 def test_one_that_is_left_out(ready, why, number):
     """The left-out worker neither gives nor gets; WebSockets are not connections to give."""
     children = ready(8, 0)
-    page = children.page(list(children)[number])
+    page = list(children)[number].page
     if why == "hangs":
         page[Field.TICKED_AT] = time.monotonic_ns() - SILENT_NS - 1
     elif why == "has not begun":
@@ -176,7 +176,7 @@ def test_one_that_is_left_out(ready, why, number):
         page[Field.LOAD] = (1 << 64) - 1
     elif why == "has WebSockets":
         for child in children:
-            children.page(child)[Field.WEBSOCKETS] = 8
+            child.page[Field.WEBSOCKETS] = 8
     level_out(children, [number + 1] if why == "leaves" else ())
     assert ready.orders() == [None, None]
 
@@ -185,6 +185,6 @@ def test_one_that_is_left_out(ready, why, number):
 def test_one_without_free_descriptors(ready, connections, orders):
     """The second gets none, as it could not receive them; it gives like the rest."""
     children = ready(*connections)
-    children.page(list(children)[1])[Field.SHORT_OF_DESCRIPTORS] = 1
+    list(children)[1].page[Field.SHORT_OF_DESCRIPTORS] = 1
     level_out(children, ())
     assert ready.orders() == orders

@@ -31,7 +31,7 @@ def three(new):
 def test_a_worker_whose_loop_turns(new, takers, three):
     """A worker silent for two seconds gets no connection, however empty; without another there is none."""
     giver, silent, well = three
-    pages = {child: new.children.page(child) for child in (silent, well)}
+    pages = {child: child.page for child in (silent, well)}
     now = time.monotonic_ns()
     pages[silent][Field.TICKED_AT], pages[well][Field.TICKED_AT] = now - SILENT_NS - 1, now + 10**12
     pages[well][Field.CONNECTIONS] = 100
@@ -44,23 +44,23 @@ def test_a_worker_whose_loop_turns(new, takers, three):
 def test_a_worker_that_others_come_before(new, takers, three, lack):
     """A worker with requests that wait for stuck threads, or without descriptors for a connection, comes after the rest, however empty."""
     giver, lacking, well = three
-    new.children.page(lacking)[lack] = 1
-    new.children.page(well)[Field.CONNECTIONS] = 100
+    lacking.page[lack] = 1
+    well.page[Field.CONNECTIONS] = 100
     assert takers.emptiest(giver) is well
 
 
 def test_the_worker_that_a_connection_is_meant_for(new, takers, three):
     """The meant worker gets the connection, however full; without it another does."""
     giver, meant, other = three
-    new.children.page(meant)[Field.CONNECTIONS] = 100
-    assert takers.emptiest(giver, meant.page) is meant and takers.emptiest(giver, giver.page) is other
+    meant.page[Field.CONNECTIONS] = 100
+    assert takers.emptiest(giver, meant.page_number) is meant and takers.emptiest(giver, giver.page_number) is other
 
 
 def test_what_a_worker_has_not_counted_yet(new, takers):
     """Gifts count until the worker's page is written again."""
     child = new()
     child.given_count = 3
-    new.children.page(child)[Field.TICK] = 1
+    child.page[Field.TICK] = 1
     takers.on_second()
     assert child.given_count == 0
     child.given_count = 3

@@ -238,7 +238,7 @@ def test_one_that_is_given_up_while_another_is_sent(moving, monkeypatch):
         lost = moving.give(moving.other)
         patch.setattr(moves_module, "MAX_KEPT", 1)
         patch.setattr(time, "monotonic", lambda: now + GIVE_UP_SECONDS + 1)
-        moving.new.children.page(moving.home)[Field.TICKED_AT] = 0
+        moving.home.page[Field.TICKED_AT] = 0
         moving.moves.on_second()
     moving.home.channel.flush()
     assert not is_open(lost) and moving.number_at(moving.home)
@@ -272,7 +272,7 @@ def test_one_of_another_version(moving):
     """The request waits here, and goes to the worker with the fewest connections with the next second, whatever the page named."""
     file = RequestFile()
     file.write(write_request(Exchange(VARS, 2)))
-    message = {"listener": 0, "peer": {}, "giver": moving.other.page, "until": 1e9, "to": 0}
+    message = {"listener": 0, "peer": {}, "giver": moving.other.page_number, "until": 1e9, "to": 0}
     moving.moves.keep(message, [os.open(os.devnull, os.O_RDONLY), file.detach()])
     moving.got(moving.home, 0)
     moving.moves.on_second()
@@ -333,12 +333,12 @@ def test_a_successor_on_the_page_of_its_home(moving):
     """A successor is not home: the worker with the fewest connections gets the request."""
     moving.give(moving.other)
     number = moving.number_at(moving.other)
-    page = moving.home.page
+    page = moving.home.page_number
     moving.end(moving.home)
     successor = moving.new(1)
     moving.new.children.admit(successor)
-    assert successor.page == page
-    moving.new.children.page(successor)[Field.CONNECTIONS] = 8
+    assert successor.page_number == page
+    successor.page[Field.CONNECTIONS] = 8
     moving.end(moving.other)
     moving.got(successor, 0)
     assert moving.number_at(moving.third) != number

@@ -71,7 +71,7 @@ def test_one_at_rest_and_a_worker_that_cannot_have_it_yet(moving, lack):
     """The connection waits until the worker's event loop turns again, or has descriptors."""
     client = moving.give_rest(moving.home)
     os.close(moving.rest_at(moving.third)[1])
-    page = moving.new.children.page(moving.home)
+    page = moving.home.page
     page[lack] = 1
     for child in (moving.other, moving.third):
         moving.end(child)
@@ -180,9 +180,9 @@ def test_many_at_a_stopped_worker(moving, monkeypatch):
     """The connections stay there until the worker's end, and leave room for others: these are kept, too."""
     monkeypatch.setattr(moves_module, "MAX_KEPT", 8)
     for _ in range(8):
-        moving.give_rest(moving.home, to=moving.other.page)
+        moving.give_rest(moving.home, to=moving.other.page_number)
     at_other = moving.got(moving.other, 8)
-    client = moving.give_rest(moving.home, to=moving.third.page)
+    client = moving.give_rest(moving.home, to=moving.third.page_number)
     os.close(moving.rest_at(moving.third)[1])
     assert is_open(client)  # though no worker has it
     for order, (fd,) in at_other:

@@ -145,13 +145,13 @@ def test_all_of_it(before, system, tmp_path):
     for state in found.children:
         children.adopt(state, found.plan)
     shown = [
-        [(c.pid, c.slot, c.generation, c.page, c.state, c.began_at, c.ready_at) for c in them]
+        [(c.pid, c.slot, c.generation, c.page_number, c.state, c.began_at, c.ready_at) for c in them]
         for them in (children, before.children)
     ]
     assert shown[0] == shown[1] and [child.state for child in children] == [State.READY, State.DRAINING]
     first, second = children
     assert [os.pread(child.in_flight, 1, 0) for child in children] == [b"1", b"2"]
-    assert pages.take() == 3 and children.page(first)[Field.PID] == first.pid
+    assert pages.take() == 3 and first.page[Field.PID] == first.pid
     assert first.due_at == NEVER and 0 < second.due_at - time.monotonic() <= 4.5 + ENDING_SECONDS
     drains = [system.workers_ends[second.pid].receive()[0] for _ in range(2)]
     assert drains == [{"do": "drain", "stopping": False}] * 2

@@ -340,6 +340,7 @@ def test_it_goes_on(supervised, caplog):
     pairs = [Channel.pair() for _ in range(2)]
     for number, (ours, _) in enumerate(pairs, 1):
         worker = Child(7000 + number, number, 5, plan, ours, pages.take(), open_memory_file("table"))
+        worker.page = pages.page(worker.page_number)
         os.truncate(worker.in_flight, TABLE_BYTES)
         before._add(worker)
         before.admit(worker)
