@@ -75,6 +75,7 @@ class Process(NamedTuple):
     shows_queries: bool  # --show-queries
     requests: Callable[[], Sequence[tuple[float, str]]]  # running, the oldest first: seconds, "METHOD target"
     oldest_seconds: Callable[[], float]  # the age of the oldest running request; 0: there is none
+    still_seconds: int = 0  # for how long the event loop has not turned, by the seconds of the supervisor
 
     @property
     def key(self) -> tuple[int, int]:

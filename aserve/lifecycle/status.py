@@ -171,9 +171,6 @@ class Observed(Protocol):
     def pages(self) -> list[tuple[int, Any]]:
         """Return the slot and the page of each process; counts follow the words of Field."""
 
-    def silent_seconds(self, process: Process) -> float:
-        """Return for how many seconds the event loop of a process has not turned."""
-
 
 def describe_footprint(footprint: Footprint | None) -> dict[str, int | None]:
     """Return the status fields about a process's memory; None: not known yet."""

@@ -23,7 +23,6 @@ from .fleet.resources import Limits
 from .monitoring.overview import Overview
 from .monitoring.status import Status
 from .monitoring.watch import Watch
-from .transfers.placement import note_silent
 
 logger = logging.getLogger("aserve")
 
@@ -90,7 +89,7 @@ class Crew:
             logger.warning("%s: the number of workers stays %d; it may be 1 to %d", why, before, MAX_WORKERS)
             return
         logger.info("%s: the number of workers is %d now; it was %d", why, size, before)
-        note_silent(self._children)
+        self._children.note_silent()
         self._fleet.resize(size, why)
         for slot in set(slots).difference(self._fleet.slots):
             self._absences.pop(slot, None)

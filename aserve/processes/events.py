@@ -203,8 +203,7 @@ class Events:
         config = fleet.plan.config
         if config.touch_reload and (path := parts.touched.find_changed()):
             self.reload(f"{path} has changed")
-        children.on_second()  # waiting messages are sent
-        parts.placement.on_second()  # which workers are silent
+        children.on_second()  # waiting messages are sent; which workers are silent
         parts.transfers.on_second()  # waiting connections
         if parts.old_workers is not None:
             parts.old_workers.on_second()  # the same, between workers of another version

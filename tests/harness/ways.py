@@ -10,8 +10,9 @@ import pytest
 from aserve.connections.drain.moved_request import write_request
 from aserve.core.exchange import Exchange
 from aserve.core.page import Field
+from aserve.processes.children.children import SILENT_NS
 from aserve.processes.fleet.fleet import Fleet
-from aserve.processes.transfers.placement import SILENT_NS, Placement
+from aserve.processes.transfers.placement import Placement
 from aserve.processes.transfers.request_file import RequestFile, take_request
 from aserve.processes.transfers.transfers import Transfers
 

@@ -115,7 +115,7 @@ class Exporter:
             Reading(
                 each.page[Field.THREADS_BUSY_LATELY] / 1000,
                 max(each.page[Field.WAITING_MILLISECONDS] / 1000, each.page[Field.STALLED_SECONDS]),
-                observed.silent_seconds(each),
+                each.still_seconds,
             )
             for each in serving
         ]

@@ -54,10 +54,6 @@ class Lone:
         """Return the process's page, with slot 0."""
         return [(0, self.page)]
 
-    def silent_seconds(self, process: Process) -> float:
-        """Return 0: the event loop turns, since it calls this."""
-        return 0.0
-
     def processes(self) -> list[Process]:
         """Return this process, with its present numbers."""
         server, now = self._server, self._server.statistics()

@@ -43,6 +43,7 @@ logger = logging.getLogger("aserve")
 ENDING_SECONDS = 5.0
 # How long a worker killed for a slow start may take to write the stacks. Guess.
 STACK_SECONDS = 2.0
+SILENT_NS = 2_000_000_000  # a worker without a tick for this long gets no connections: workers tick each second
 
 Hear = Callable[[Child, Message, "list[int]"], None]  # handles a worker's message, with descriptors
 
@@ -201,11 +202,23 @@ class Children:
         self._watch(child)
 
     def on_second(self) -> None:
-        """Try unsent messages again."""
+        """Try unsent messages again, and look whether the event loop of each worker turns."""
         for child in self:
             if child.channel.unsent:
                 child.channel.flush()
                 self._watch(child)
+        for child in self.note_silent():
+            tick = child.page[Field.TICK]
+            child.still_seconds = child.still_seconds + 1 if tick == child.tick else 0
+            if tick != child.tick:
+                child.tick, child.given_count = tick, 0  # the page includes the given connections by now
+
+    def note_silent(self) -> list[Child]:
+        """Note which serving or draining workers hear no orders, or have a still event loop; return all of both kinds."""
+        found = self.having(State.READY, State.DRAINING)
+        for child in found:
+            child.is_silent = not turns(child)
+        return found
 
     def _on_channel(self, child: Child) -> None:
         if child.is_reaped:
@@ -371,6 +384,12 @@ class Children:
         if child.page_number:
             self._pages.give_back(child.page_number)
         return before
+
+
+def turns(child: Child) -> bool:
+    """Whether a worker hears orders, and the event loop turns, by the page."""
+    ticked_at = child.page[Field.TICKED_AT]  # 0: the worker has only just begun
+    return not child.is_mute and (not ticked_at or ticked_at >= time.monotonic_ns() - SILENT_NS)
 
 
 def drain_order(is_replaced: bool) -> Message:

@@ -16,7 +16,7 @@ from typing import Any, Callable
 
 from ...core import error_log
 from ...core.guard import guard
-from ...core.page import Field, Process
+from ...core.page import Process
 from ...core.tally import LOST, Tally
 from ...extension import Life, LifeContext, Lost
 from ...lifecycle.control import Answer, Later, Watch
@@ -58,8 +58,6 @@ class Overview:
         self._lost_messages = 0  # of the supervisor's own
         self.statuses = status.statuses
         self.why_unready = ""  # set by `aserve balancers`
-        # By worker: the last tick, and for how many seconds the tick is the same.
-        self._ticks: dict[tuple[int, int], tuple[int, int]] = {}
         self.resize: Callable[[int, str], None]  # set by Parts: Crew.resize
         self._extensions = supervise(
             SupervisorContext(
@@ -82,8 +80,6 @@ class Overview:
     def on_second(self) -> None:
         """Called once a second."""
         self._lost_messages = error_log.on_second()
-        if self._extensions:
-            self._note_ticks()
         for call in self._on_second:
             guard(call)
 
@@ -132,23 +128,6 @@ class Overview:
     def pages(self) -> list[tuple[int, memoryview]]:
         """Return the slots and the pages of the present workers."""
         return [(child.slot, child.page) for child in self._children.having(*PRESENT)]
-
-    def silent_seconds(self, process: Process) -> float:
-        """Return for how many seconds the event loop of a worker has not turned."""
-        _, seconds = self._ticks.get(process.key, (-1, 0))
-        return seconds
-
-    def _note_ticks(self) -> None:
-        """
-        Count for how many seconds the event loop of each worker has not turned.
-
-        Only time while this process ran counts: after a stop of the whole machine, no worker hangs.
-        """
-        before, self._ticks = self._ticks, {}
-        for child in self._children.having(State.READY, State.DRAINING):
-            key, tick = (child.slot, child.generation), child.page[Field.TICK]
-            last, seconds = before.get(key, (-1, 0))
-            self._ticks[key] = (tick, seconds + 1 if tick == last else 0)
 
     # Calling extensions
 

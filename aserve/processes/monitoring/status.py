@@ -120,7 +120,7 @@ class Status:
             slot=0 if is_mold else child.slot, pid=child.pid, generation=child.generation,
             state="mold" if is_mold else child.state.name.lower(), began_at=child.began_at, page=child.page,
             shows_queries=child.plan.config.show_queries, requests=lambda: self._requests_of(child),
-            oldest_seconds=lambda: read_oldest(child.in_flight),
+            oldest_seconds=lambda: read_oldest(child.in_flight), still_seconds=child.still_seconds,
         )  # fmt: skip
 
     def on_crash(self, child: Child, how: str) -> None:

@@ -45,7 +45,6 @@ class Watch:
         self._recycling: Recycling | None = None
         self._config: EngineSettings | None = None
         self._watched: dict[Child, WatchedWorker] = {}
-        self._ticks: dict[Child, int] = {}
         self._looks = 0
         # Starting children: the first look, by the clock of the poller, without the time of a stop; the seconds until the next line.
         self._starting: dict[Child, tuple[float, float]] = {}
@@ -89,15 +88,13 @@ class Watch:
 
     def has_moved(self) -> bool:
         """
-        Whether a worker has made progress since the last call: the event loop has turned, and threads begin waiting requests.
+        Whether a worker has made progress within the last second: the event loop has turned, and threads begin waiting requests.
 
         True also without a ready worker: a start, or a pause before a start, goes on, and systemd's watchdog would only begin that start anew.
         """
-        before, serving = self._ticks, self._children.having(State.READY, State.DRAINING)
-        self._ticks = {child: child.page[Field.TICK] for child in serving}
+        serving = self._children.having(State.READY, State.DRAINING)
         return not serving or any(
-            tick != before.get(child, 0) and not child.page[Field.STALLED_SECONDS]
-            for child, tick in self._ticks.items()
+            child.tick > 0 and not child.still_seconds and not child.page[Field.STALLED_SECONDS] for child in serving
         )
 
     def bytes_of(self, child: Child) -> int:

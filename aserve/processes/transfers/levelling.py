@@ -11,14 +11,12 @@ connections within the tolerance of the load board are left alone, so that no co
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Sequence
 
 from ...connections.load_board import Load
 from ...core.named_tuple import NamedTuple
 from ...core.page import Field, State
 from ..children.children import Children
-from .placement import SILENT_NS
 
 # Connections given away by a worker in a second. Guess: each costs two messages between processes.
 MAX_GIFTS = 256
@@ -92,9 +90,8 @@ def _is_ahead(one: float, other: float) -> bool:
 
 def level_out(children: Children, leaving: Collection[int]) -> None:
     """Let workers give connections away to emptier workers; to be called once a second. Hung workers and leaving slots are left out."""
-    since = time.monotonic_ns() - SILENT_NS
     workers = [child for child in children.having(State.READY) if child.slot not in leaving and not child.is_silent]
-    standings = [(child, _standing_of(child.page, since)) for child in workers]
+    standings = [(child, _standing_of(child.page)) for child in workers]
     turning = [(child, standing) for child, standing in standings if standing is not None]
     if not any(standing.connections for _, standing in turning):
         return
@@ -108,9 +105,9 @@ def level_out(children: Children, leaving: Collection[int]) -> None:
         children.tell(turning[found.giver][0], order)
 
 
-def _standing_of(page: memoryview, since: int) -> Standing | None:
+def _standing_of(page: memoryview) -> Standing | None:
     load = Load.of(page[Field.LOAD])
-    if load is None or page[Field.TICKED_AT] < since:
+    if load is None or not page[Field.TICKED_AT]:  # the worker has only just begun
         return None
     connections = max(load.connections - page[Field.WEBSOCKETS], 0)
     is_short = page[Field.SHORT_OF_DESCRIPTORS]

@@ -7,14 +7,10 @@ Not here: the connections to be given away, and when (levelling.py, passing.py),
 
 from __future__ import annotations
 
-import time
-
 from ...core.page import Field, State
 from ..children.child import Child
-from ..children.children import Children
+from ..children.children import Children, turns
 from ..fleet.fleet import Fleet
-
-SILENT_NS = 2_000_000_000  # a worker without a tick for this long gets no connections: workers tick each second
 
 
 class Placement:
@@ -50,30 +46,7 @@ class Placement:
         descriptors, unable to receive a connection.
         """
         serving = self._children.having(State.READY)
-        return [child for child in serving if self.turns(child) and not child.page[Field.SHORT_OF_DESCRIPTORS]]
-
-    def turns(self, child: Child) -> bool:
-        """Whether a worker hears orders, and the event loop turns, by the page."""
-        return _turns(child)
-
-    def on_second(self) -> None:
-        """Note silent workers; reset the counts of gifts: by now the workers' pages include the given connections."""
-        note_silent(self._children)
-        for child in self._children:
-            tick = child.page[Field.TICK]
-            if tick != child.given_tick:
-                child.given_tick, child.given_count = tick, 0
-
-
-def note_silent(children: Children) -> None:
-    """Note which serving or draining workers hear no orders, or have a still event loop."""
-    for child in children.having(State.READY, State.DRAINING):
-        child.is_silent = not _turns(child)
-
-
-def _turns(child: Child) -> bool:
-    ticked_at = child.page[Field.TICKED_AT]  # 0: the worker has only just begun
-    return not child.is_mute and (not ticked_at or ticked_at >= time.monotonic_ns() - SILENT_NS)
+        return [child for child in serving if turns(child) and not child.page[Field.SHORT_OF_DESCRIPTORS]]
 
 
 def _fullness(child: Child) -> tuple[bool, int]:

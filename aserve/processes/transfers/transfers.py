@@ -43,7 +43,7 @@ from ...core.exchange import escape, without_query
 from ...core.page import State
 from ..children.channel import Message
 from ..children.child import MAX_TOLD_REQUESTS, Child
-from ..children.children import Children
+from ..children.children import Children, turns
 from .placement import Placement
 from .request_file import RequestFile, is_begun, look_at_request, put_request_back, take_request
 
@@ -306,7 +306,7 @@ class Transfers:
         if (
             not transfer.fds
             or isinstance(transfer, IdleTransfer)
-            or self._placement.turns(getter)
+            or turns(getter)
             or getter.channel.holds(transfer.fds)
         ):
             return False
@@ -348,11 +348,11 @@ class Transfers:
             and child.pid == message.get("home", child.pid)
             and child is not without
         ]
-        return found[0] if found and self._placement.turns(found[0]) else None
+        return found[0] if found and turns(found[0]) else None
 
     def _other(self) -> Child | None:
         """Return the worker with the fewest connections; without a serving worker, a draining worker, for requests at the end of the server."""
-        draining = [child for child in self._children.having(State.DRAINING) if self._placement.turns(child)]
+        draining = [child for child in self._children.having(State.DRAINING) if turns(child)]
         return self._placement.emptiest() or (draining[0] if draining else None)
 
     def _describe(self, transfer: Transfer) -> str:

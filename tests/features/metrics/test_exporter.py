@@ -30,7 +30,6 @@ def observed():
         config=Config(threads=4), process_count=2, ready_count=1, is_draining=False, why_unready="", listening=[], fleet=None,
         found=[], pages=lambda: [(each.slot, each.page) for each in observed.found],
         statuses=SimpleNamespace(footprint_of=lambda pid: TAKES, describe=dict), processes=lambda: observed.found,
-        silent_seconds=lambda process: 9.0 if process.slot == 9 else 0.0,
     )  # fmt: skip
     return observed
 
@@ -40,7 +39,7 @@ def process(slot, state="ready", *, pid=4321, generation=1, began_at=10.0, oldes
     page = new_page()
     page[Field.THREADS_BUSY_LATELY], page[Field.WAITING_MILLISECONDS] = int(busy * 1000), int(waits * 1000)
     page[Field.TICKED_AT] = time.monotonic_ns() - int(ticked * 1e9) if ticked else 0
-    return Process(slot, pid, generation, state, began_at, page, False, list, lambda: oldest)
+    return Process(slot, pid, generation, state, began_at, page, False, list, lambda: oldest, 9 if slot == 9 else 0)
 
 
 def read(observed):

@@ -61,7 +61,7 @@ def test_what_balancers_ask(server):
     assert (lone.process_count, lone.ready_count, lone.fleet) == (1, 1, None) and lone.listening == ["a listener"]
     server.now = NOTHING._replace(is_draining=True, told_unready="the database is gone")
     (process,) = lone.processes()
-    assert lone.is_draining and lone.why_unready == "the database is gone" and lone.silent_seconds(process) == 0.0
+    assert lone.is_draining and lone.why_unready == "the database is gone" and process.still_seconds == 0
 
 
 def test_what_it_counts(server):

@@ -408,15 +408,15 @@ def test_who_does_not_turn(supervised):
     """The supervisor's own seconds count, and not the clock's: a suspended machine has no hanging worker."""
     one = supervised(1)
     (child,) = one.start()
-    overview = one.supervisor.parts.overview
+    children = one.supervisor.parts.children
     child.page[Field.TICK], child.page[Field.TICKED_AT] = 7, 1
     for _ in range(5):
-        overview._note_ticks()
+        children.on_second()
         assert one.several.exporter.balance.why_dead() == ""
-    overview._note_ticks()
+    children.on_second()
     assert one.several.exporter.balance.why_dead() == "no event loop of a worker turns"
     child.page[Field.TICK] = 8
-    overview._note_ticks()
+    children.on_second()
     assert one.several.exporter.balance.why_dead() == ""
 
 

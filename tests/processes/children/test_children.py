@@ -37,6 +37,31 @@ def test_who_is_there(new):
     assert [child.page[Field.STATE] for child in children] == [State.STARTING, State.READY, State.STARTING]
 
 
+def test_seconds_without_a_turn_are_counted(new):
+    """The supervisor's own seconds count, and not the clock's: after a stop of the machine no loop counts as still. A starting worker has no loop."""
+    child, starting = new(1), new(2)
+    new.children.admit(child)
+    child.page[Field.TICK] = 7
+    for seconds in (0, 1, 2):
+        new.children.on_second()
+        assert (child.still_seconds, starting.still_seconds) == (seconds, 0)
+    child.page[Field.TICK] = 8
+    new.children.on_second()
+    assert child.still_seconds == 0
+
+
+def test_gifts_count_until_the_page_has_them(new):
+    """Given connections are added to a worker's own number until the worker writes the page again."""
+    child = new()
+    new.children.admit(child)
+    child.given_count, child.page[Field.TICK] = 3, 1
+    new.children.on_second()
+    assert child.given_count == 0
+    child.given_count = 3
+    new.children.on_second()
+    assert child.given_count == 3
+
+
 def test_a_fork_that_fails(new, system):
     """Nothing is left of a failed fork."""
     system.fork_error = BlockingIOError("no more processes")

@@ -85,21 +85,6 @@ def test_a_second_is_the_supervisors(supervised, recorder):
     assert recorder.heard == ["second", "second"]
 
 
-def test_who_does_not_turn(supervised, recorder):
-    """The supervisor's own seconds count, and not the clock's: a suspended machine has no hanging worker."""
-    one = supervised(1, extensions=[recorder])
-    (child,) = one.start()
-    overview, page = one.supervisor.parts.overview, child.page
-    page[Field.TICK] = 7
-    for _ in range(6):
-        overview.on_second()
-    (process,) = overview.processes()
-    assert overview.silent_seconds(process) == 5
-    page[Field.TICK] = 8
-    overview.on_second()
-    assert overview.silent_seconds(process) == 0
-
-
 @pytest.mark.provokes("internal error;")
 def test_a_second_that_fails(supervised, recorder, caplog):
     """A bug in one extension keeps no second from the rest, nor from the supervisor."""
@@ -109,17 +94,6 @@ def test_a_second_that_fails(supervised, recorder, caplog):
     one.start()
     one.turn()
     assert recorder.heard == ["second"] and caplog.text.count("ZeroDivisionError") == 1
-
-
-def test_without_extensions_no_second_is_counted(supervised, monkeypatch):
-    """Without extensions no worker is looked at."""
-    one = supervised(1)
-    one.start()
-    overview = one.supervisor.parts.overview
-    monkeypatch.setattr(overview, "_extensions", [])
-    overview.on_second()
-    (process,) = overview.processes()
-    assert overview.silent_seconds(process) == 0
 
 
 def test_number_of_workers(supervised, recorder, caplog):

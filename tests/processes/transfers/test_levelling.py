@@ -11,12 +11,11 @@ import pytest
 from aserve._cparsers import lib
 from aserve.core.page import Field
 from aserve.features import Config
-from aserve.processes.children.children import Children
+from aserve.processes.children.children import SILENT_NS, Children
 from aserve.processes.children.clock import Clock
 from aserve.processes.children.pages import Pages
 from aserve.processes.fleet.plan import Plan
 from aserve.processes.transfers.levelling import MAX_GIFTS, Relief, Standing, gifts, level_out, relief
-from aserve.processes.transfers.placement import SILENT_NS
 
 
 def standing(connections, requests=0, room=1000, is_stalled=False):
@@ -170,6 +169,7 @@ def test_one_that_is_left_out(ready, why, number):
     page = list(children)[number].page
     if why == "hangs":
         page[Field.TICKED_AT] = time.monotonic_ns() - SILENT_NS - 1
+        children.note_silent()
     elif why == "has not begun":
         page[Field.TICKED_AT] = 0
     elif why == "accepts no more":

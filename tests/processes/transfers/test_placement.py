@@ -7,8 +7,9 @@ import time
 import pytest
 
 from aserve.core.page import Field
+from aserve.processes.children.children import SILENT_NS
 from aserve.processes.fleet.fleet import Fleet
-from aserve.processes.transfers.placement import SILENT_NS, Placement
+from aserve.processes.transfers.placement import Placement
 
 
 @pytest.fixture
@@ -54,18 +55,6 @@ def test_the_worker_that_a_connection_is_meant_for(new, takers, three):
     giver, meant, other = three
     meant.page[Field.CONNECTIONS] = 100
     assert takers.emptiest(giver, meant.page_number) is meant and takers.emptiest(giver, giver.page_number) is other
-
-
-def test_what_a_worker_has_not_counted_yet(new, takers):
-    """Gifts count until the worker's page is written again."""
-    child = new()
-    child.given_count = 3
-    child.page[Field.TICK] = 1
-    takers.on_second()
-    assert child.given_count == 0
-    child.given_count = 3
-    takers.on_second()
-    assert child.given_count == 3
 
 
 def test_one_that_drains(new, takers, three):
