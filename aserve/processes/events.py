@@ -20,7 +20,6 @@ from .answers import Answers
 from .children.channel import Message
 from .children.child import MOLD, TRIAL, Child, State, name_of, workers
 from .children.children import Hear
-from .children.poller import HANDLED
 from .fleet.facts import End
 from .fleet.plan import Plan
 from .monitoring.questions import answer_all
@@ -41,7 +40,17 @@ class Events:
         self._parts, self._fleet, self._children, self._crew = parts, parts.fleet, parts.children, parts.crew
         answers = Answers(parts.fleet, parts.crew, self.reload, parts.children, parts.timers, parts.status)
         transfers = parts.transfers
-        parts.poller.by_signal.update({number: getattr(self, f"_on_{number.name.lower()}") for number in HANDLED})
+        parts.poller.by_signal = {
+            signal.SIGHUP: self.reload,
+            signal.SIGTERM: self._on_sigterm,
+            signal.SIGINT: self._on_sigterm,
+            signal.SIGQUIT: self._on_sigquit,
+            signal.SIGTTIN: lambda name: self._crew.resize(self._fleet.size + 1, name),
+            signal.SIGTTOU: lambda name: self._crew.resize(self._fleet.size - 1, name),
+            signal.SIGUSR1: lambda name: self._crew.reopen_logs(),
+            signal.SIGUSR2: self._on_sigusr2,
+            signal.SIGCHLD: lambda name: self.reap(),
+        }
         self.by_word: dict[str, Hear] = {  # of a worker
             "ready": self._on_ready,
             "failed": Child.on_failed,  # the reason of an end
@@ -69,9 +78,6 @@ class Events:
 
     # Signals
 
-    def _on_sighup(self, name: str) -> None:
-        self.reload(name)
-
     def reload(self, why: str) -> None:
         """Replace all workers, now or after the present reload."""
         fleet = self._fleet
@@ -87,20 +93,9 @@ class Events:
         elif now - fleet.stopped_at > SAME_SIGNAL_SECONDS:
             self._on_sigquit(name)
 
-    _on_sigint = _on_sigterm
-
     def _on_sigquit(self, name: str) -> None:
         """End all at once."""
         self._fleet.on_stop(name, self._parts.clock(), 128 + signal.Signals[name])
-
-    def _on_sigttin(self, name: str) -> None:
-        self._crew.resize(self._fleet.size + 1, name)
-
-    def _on_sigttou(self, name: str) -> None:
-        self._crew.resize(self._fleet.size - 1, name)
-
-    def _on_sigusr1(self, name: str) -> None:
-        self._crew.reopen_logs()
 
     def _on_sigusr2(self, name: str) -> None:
         """Try new code of aserve's own; the supervisor becomes the new code if the trial succeeds."""
@@ -110,9 +105,6 @@ class Events:
             logger.info("%s: once more, after %s; kill it if it hangs", name, trial[0])
         elif fleet.reload is not None:
             logger.info("%s: new code is tried after the reload that is under way; `aserve status` shows it", name)
-
-    def _on_sigchld(self, name: str) -> None:
-        self.reap()
 
     # The end of a child
 
