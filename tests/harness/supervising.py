@@ -134,7 +134,9 @@ class Supervised:
         site = Site(plan, self._read, listeners, command, self._supervise, on_life)
         self.supervisor = Supervisor(site, Clock(lambda: self.system.now))
         self.supervisor.open(inherited)
-        self.supervisor.parts.poller.longest_wait = lambda until: 0.0  # type: ignore[method-assign]
+        selector = self.supervisor.parts.poller.selector
+        select = selector.select
+        selector.select = lambda seconds: select(0.0)  # type: ignore[method-assign,assignment,misc]
 
     def _supervise(self, context: SupervisorContext) -> list[Supervision]:
         """Count, also where nothing asks for numbers."""

@@ -174,7 +174,7 @@ class Children:
         return self._pages.fd, [self._describe(child) for child in self if child.slot != MOLD]
 
     def _describe(self, child: Child) -> dict[str, Any]:
-        seconds = self.clock.seconds_to(child.due_at)
+        seconds = max(child.due_at - self.clock(), 0.0)
         return {**child.describe(), "deadline_at": time.monotonic() + seconds if seconds != NEVER else None}
 
     def _let_go(self, child: Child) -> None:

@@ -46,10 +46,6 @@ class Clock:
             logger.warning(text, late)
         return now - self._left_out_seconds
 
-    def seconds_to(self, at: float) -> float:
-        """Return the seconds until this time; 0: the time has come."""
-        return max(at - self(), 0.0)
-
 
 class Timer:
     """A call to be made, unless cancelled."""

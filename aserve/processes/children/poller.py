@@ -40,14 +40,11 @@ class Poller:
 
     def wait(self, until: float = NEVER) -> Iterator[Callable[[], object]]:
         """Wait for the next event, at most until this time; yield the call for the event, and the calls for events of the same moment."""
-        for key, _ in self.selector.select(self.longest_wait(min(until, self.timers.next_at))):
+        until = min(until, self.timers.next_at)
+        for key, _ in self.selector.select(max(until - self.clock(), 0.0) if until != NEVER else None):
             yield key.data
         for timer in self.timers.pop_due():
             yield timer.run
-
-    def longest_wait(self, until: float) -> float | None:
-        """Return the seconds until this time, in the form for `select`."""
-        return self.clock.seconds_to(until) if until != NEVER else None
 
     def close(self) -> None:
         """Restore the earlier meaning of signals; in a forked child, too."""
