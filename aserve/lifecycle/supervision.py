@@ -54,7 +54,7 @@ class Supervision:
         return {}
 
     def programs(self, config: Any) -> Sequence[Program]:
-        """Return the programs to run beside the workers with these settings; called at the start, and at the end of each reload."""
+        """Return the programs to run beside the workers with these settings; called at the start, and at the end of a reload with other settings."""
         return ()
 
     def share(self) -> Mapping[str, Any]:

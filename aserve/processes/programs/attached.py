@@ -174,7 +174,8 @@ class Attached:
         if self._is_ending:
             return
         before = {one for one in self._by_name.values() if one.pid and not one.program.when}
-        self.follow(config)
+        if config is not self._config:  # else no source of the settings has changed
+            self.follow(config)
         for one in self._by_name.values():
             one.backoff.reset()
             if one in before:
