@@ -21,6 +21,7 @@ from .lines import LINES
 UWSGI, GUNICORN = "uwsgi_ini", "gunicorn_conf"
 PROGRAM = "gunicorn_program"  # not a flag: a program that runs in this process, see gunicorn_programs.py
 FLAGS = {UWSGI: "--uwsgi-ini", GUNICORN: "--gunicorn-conf"}
+NAMED = {**FLAGS, **{name: word for word, name in LINES.items()}, PROGRAM: "a program for gunicorn"}
 SECTION = "uwsgi"
 FORMS = {".ini": "ini", ".xml": "xml", ".yml": "yaml", ".yaml": "yaml", ".json": "json", ".js": "json"}
 
@@ -36,8 +37,7 @@ def take_flags(given: MutableMapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigError: several are given; or --paste and an APP are; or the APP is an ini file that is not uWSGI's, or a program for gunicorn.
     """
-    named = {**FLAGS, **{name: word for word, name in LINES.items()}, PROGRAM: "a program for gunicorn"}
-    flags = {name: given.pop(name) for name in named if name in given}
+    flags = {name: given.pop(name) for name in NAMED if name in given}
     if "paste" in given:
         if "app" in given:
             raise ConfigError(f"--paste and {given['app']!r}: one of them names the app")
@@ -46,7 +46,7 @@ def take_flags(given: MutableMapping[str, Any]) -> dict[str, Any]:
     if isinstance(app, str) and not flags:
         if is_uwsgi_file(app):
             flags[UWSGI] = str(given.pop("app"))
-        elif _is_program(app):
+        elif app.endswith(".py") and _is_program(app):
             raise ConfigError(
                 f"{app} sets gunicorn up by itself: aserve python {app} runs it so, with aserve underneath; {app}:NAME is the app alone"
             )
@@ -58,7 +58,7 @@ def take_flags(given: MutableMapping[str, Any]) -> dict[str, Any]:
             )
             raise ConfigError(f"the file {app} {found}")
     if len(flags) > 1:
-        raise ConfigError(f"{' and '.join(named[name] for name in flags)}: one of them at a time")
+        raise ConfigError(f"{' and '.join(NAMED[name] for name in flags)}: one of them at a time")
     return flags
 
 
@@ -72,10 +72,8 @@ def is_uwsgi_file(app: str) -> bool:
 
 def _is_program(app: str) -> bool:
     """Whether the APP is a file that derives its application from one of gunicorn's, without the name of an app in it."""
-    with contextlib.suppress(OSError, UnicodeError):
-        if app.endswith(".py"):
-            with open(app, encoding="utf-8-sig") as file:
-                return _DERIVES.search(file.read()) is not None
+    with contextlib.suppress(OSError, UnicodeError), open(app, encoding="utf-8-sig") as file:
+        return _DERIVES.search(file.read()) is not None
     return False
 
 
