@@ -141,11 +141,9 @@ class Children:
         return child
 
     def _new_child(self, undo: contextlib.ExitStack, slot: int, plan: Plan) -> tuple[Child, Channel]:
-        number, page = 0, new_page()
-        if slot != MOLD:
-            number = self._pages.take()
+        number = self._pages.take() if slot != MOLD else 0
+        if number:
             undo.callback(self._pages.give_back, number)
-            page = self._pages.page(number)
         ours, theirs = Channel.pair()
         undo.callback(ours.close)
         undo.callback(theirs.close)
@@ -154,7 +152,7 @@ class Children:
         os.truncate(in_flight, TABLE_BYTES)  # takes memory only where written to
         self._generations[slot] += 1
         child = Child(0, slot, self._generations[slot], plan, ours, number, in_flight)
-        child.page = page
+        child.page = self._pages.page(number) if number else new_page()
         return child, theirs
 
     def adopt(self, state: dict[str, Any], plan: Plan) -> None:
