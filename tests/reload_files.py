@@ -36,9 +36,9 @@ class Noted(NamedTuple):
 
 
 NOTED = {
-    "a reload": Noted(45, 246, 30, 150),
-    "a reload, beyond idle seconds": Noted(37, 168, 25, 120),
-    "idle seconds": Noted(22, 78, 15, 50),
+    "a reload": Noted(39, 221, 30, 150),
+    "a reload, beyond idle seconds": Noted(32, 150, 25, 120),
+    "idle seconds": Noted(19, 71, 15, 50),
 }
 
 
