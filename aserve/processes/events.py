@@ -11,13 +11,15 @@ import logging
 import signal
 from collections.abc import Mapping
 
+from ..core.descriptors import close_all
 from ..core.growth import SAMPLE_SECONDS
+from ..core.guard import guard
 from ..core.systemd import watchdog_seconds
 from ..core.tally import OOM_KILLS
 from ..lifecycle.preconditions import describe_lack
 from ..lifecycle.signals import SAME_SIGNAL_SECONDS
 from .answers import Answers
-from .children.channel import Message
+from .children.channel import Message, has_meaning
 from .children.child import MOLD, TRIAL, Child, State, name_of, workers
 from .children.children import Hear
 from .fleet.facts import End
@@ -68,6 +70,7 @@ class Events:
             MOLD: {"ready": self._on_mold_ready, "failed": Child.on_failed, "unfit": self._on_mold_unfit},
             TRIAL: {"ready": self._on_trial_ready, "failed": Child.on_failed, "failing": _ignore, "left": _ignore},
         }
+        parts.children.hear = self._hear
         self._seconds = 0
         self._has_watchdog = watchdog_seconds() > 0
         parts.overview.answer(answers.by_question, parts.timers.after, is_upgraded=inherited is not None)
@@ -115,10 +118,9 @@ class Events:
             explained = how if before is State.KILLED else parts.watch.explain(how)
             if explained != how:
                 parts.tally.count(OOM_KILLS)
-            parts.overview.on_end(child)
             if child.is_worker:
                 parts.transfers.on_end(child)
-                parts.losses.on_end(child, before, is_oom=explained != how)
+            parts.overview.on_end(child, before, is_oom=explained != how)
             # If the supervisor has killed the child for a fault, the state before counts.
             stood, why = before, explained
             if before is State.KILLED and child.failure and child.killed_in is not None:
@@ -133,6 +135,20 @@ class Events:
         """A child could not be forked: an end without a beginning."""
         why = f"it could not be forked: {describe_lack(exc) or exc.strerror or exc}"
         self._fleet.on_end(End(slot, plan, State.STARTING, name_of(slot), why))
+
+    # Words of children
+
+    def _hear(self, child: Child, message: Message, fds: list[int]) -> None:
+        """Handle a child's message. A bug of ours there must not keep Children from noticing the sender's end."""
+        words, say = self.by_word_of.get(child.slot, self.by_word), message.get("say")
+        if isinstance(say, str) and say in words and has_meaning(message, fds):
+            guard(words[say], child, message, fds)
+            return
+        close_all(fds)
+        if not child.is_nonsensical:
+            child.is_nonsensical = True
+            text = "%s: a message to the supervisor has no meaning, and is refused, as are further ones: the app may write to descriptors that are not its own: %.100s"
+            logger.error(text, child, message)
 
     # Words of a worker
 

@@ -11,13 +11,13 @@ import os
 
 from ..lifecycle.manager import Manager
 from ..settings import MAX_WORKERS
-from .children.children import Children, Hear
+from .children.children import Children
 from .children.clock import Clock
 from .children.pages import Pages
 from .children.poller import Poller
 from .crew import Crew
 from .fleet.fleet import Fleet
-from .monitoring.overview import Losses, Overview
+from .monitoring.overview import Overview
 from .monitoring.status import Status
 from .monitoring.touched import TouchedFiles
 from .monitoring.watch import Watch
@@ -32,14 +32,13 @@ from .upgrade.upgrade import Upgrade
 class Parts:
     """The objects of one supervisor, from the ground up."""
 
-    def __init__(self, site: Site, fleet: Fleet, clock: Clock, hear: Hear, inherited: Inheritance | None) -> None:
-        """`hear` handles the messages of children."""
+    def __init__(self, site: Site, fleet: Fleet, clock: Clock, inherited: Inheritance | None) -> None:
         self.site, self.fleet, self.clock = site, fleet, clock
         poller = self.poller = Poller(clock)
         self.timers = poller.timers
         self.manager = Manager(main_pid=os.getpid())
         pages = Pages(2 * MAX_WORKERS, inherited.pages if inherited is not None else None, site.plan.workers[0] + 1)
-        children = self.children = Children(pages, poller.selector, clock, hear)
+        children = self.children = Children(pages, poller.selector, clock)
         fleet.workers = children
         attached = self.attached = Attached(
             site.command,
@@ -49,13 +48,14 @@ class Parts:
             lambda config: self.overview.programs(config),
         )
         status = self.status = Status(children, fleet, attached, site.listeners)
-        overview = self.overview = Overview(pages, children, status, site.supervise, site.command, poller.watch)
+        overview = self.overview = Overview(
+            pages, children, status, site.supervise, site.command, poller.watch, site.on_life
+        )
         self.tally = overview.tally
         attached.follow(site.plan.config)
         watch = self.watch = Watch(children)
         status.slow_starts = watch.slow_starts
         self.touched = TouchedFiles(site.plan.config.touch_reload)
-        self.losses = Losses(overview.on_lost, self.tally, site.on_life)
         crew = self.crew = Crew(fleet, children, clock, status, overview, watch)
         overview.resize = crew.resize
         self.placement = Placement(children, fleet)

@@ -16,12 +16,11 @@ import logging
 import os
 
 from .._cparsers import lib
-from ..core.descriptors import close_all
 from ..core.errors import Fault
 from ..core.guard import guard
 from ..settings import MAX_WORKERS
 from .acts import Acts
-from .children.channel import Channel, Message, has_meaning
+from .children.channel import Channel
 from .children.child import MOLD, Child
 from .children.clock import Clock
 from .children.role import Role
@@ -73,7 +72,7 @@ class Supervisor:
 
     def open(self, inherited: Inheritance | None = None) -> None:
         """Make all objects, and go on with the inheritance."""
-        self.parts = Parts(self._site, self.fleet, self._clock, self._hear, inherited)
+        self.parts = Parts(self._site, self.fleet, self._clock, inherited)
         self.acts = Acts(self.parts)
         self.events = Events(self.parts, inherited)
         self.events.on_second()
@@ -86,19 +85,6 @@ class Supervisor:
             self._settle()
         if manager.is_heard and fleet.has_served and not fleet.is_moving and not fleet.is_upgrading:
             manager.tell_ready(self.parts.status.line)
-
-    def _hear(self, child: Child, message: Message, fds: list[int]) -> None:
-        """Handle a child's message. A bug of ours there must not keep Children from noticing the sender's end."""
-
-        words, say = self.events.by_word_of.get(child.slot, self.events.by_word), message.get("say")
-        if isinstance(say, str) and say in words and has_meaning(message, fds):
-            guard(words[say], child, message, fds)
-            return
-        close_all(fds)
-        if not child.is_nonsensical:
-            child.is_nonsensical = True
-            text = "%s: a message to the supervisor has no meaning, and is refused, as are further ones: the app may write to descriptors that are not its own: %.100s"
-            logger.error(text, child, message)
 
     def _settle(self) -> list[Action]:
         """Do all actions but starts, until only starts are due: return the starts; an empty list after a bug of ours, as the bug may come again."""

@@ -27,7 +27,8 @@ def selector():
 def new(system, selector):
     """Make children: new(slot, **settings) -> Child; new.children, new.heard, new.pass_time."""
     clock, heard = Clock(lambda: system.now), []
-    children = Children(Pages(8), selector, clock, lambda *words: heard.append(words))
+    children = Children(Pages(8), selector, clock)
+    children.hear = lambda *words: heard.append(words)
 
     def fork(slot=1, **settings):
         child, channel = children.fork(slot, Plan(Config(workers=1, **settings), None))

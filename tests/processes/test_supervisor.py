@@ -174,7 +174,7 @@ def test_the_kind_of_process(supervised, slot):
     tables = {1: one.events.by_word, **one.events.by_word_of}
     for number, table in tables.items():
         table["ready"] = lambda child, message, fds, number=number: heard.append((number, child.slot, fds))
-    one._hear(Child(7, slot, 1, None, None, 0, 0), {"say": "ready"}, [3])
+    one.parts.children.hear(Child(7, slot, 1, None, None, 0, 0), {"say": "ready"}, [3])
     assert heard == [(slot, slot, [3])]
 
 

@@ -51,11 +51,11 @@ Hear = Callable[[Child, Message, "list[int]"], None]  # handles a worker's messa
 class Children:
     """All unreaped children."""
 
-    def __init__(self, pages: Pages, selector: selectors.BaseSelector, clock: Clock, hear: Hear) -> None:
+    def __init__(self, pages: Pages, selector: selectors.BaseSelector, clock: Clock) -> None:
         self._pages = pages
         self._selector = selector
         self.clock = clock
-        self._hear = hear
+        self.hear: Hear  # set by Events
         self._by_pid: dict[int, Child] = {}
         self._unborn: list[Child] = []  # not forked by their molds yet
         self._stillborn: list[Child] = []  # of these, children without hope of a fork
@@ -245,7 +245,7 @@ class Children:
             if received[0].get("say") == "begun" and child in self._unborn:
                 self._on_begun(child)
             else:
-                self._hear(child, *received)
+                self.hear(child, *received)
 
     def _on_begun(self, child: Child) -> None:
         """Record the pid of a worker forked by a mold."""

@@ -1,7 +1,7 @@
 """The state of a supervisor and all workers, for extensions with reports.
 
-Owns:     Overview: the counters, across ends of workers and upgrades; calling extensions in a supervisor.
-          Losses: reporting lost requests and the end of each worker to extensions, in each place where the dead worker would have; counting.
+Owns:     Overview: the counters, across ends of workers and upgrades; calling extensions in a supervisor, also with the requests lost by a dead
+          worker, in each place where the worker would have reported the requests.
 Thread:   the supervisor's only one.
 Not here: an extension's interface (lifecycle/supervision.py), the state of workers (status.py).
 
@@ -49,12 +49,14 @@ class Overview:
         supervise: Supervise = lambda context: (),
         command: Command = NO_COMMAND,
         watch: Watch = lambda fd, callback, events: None,
+        on_life: OnLife = lambda event, context: None,
     ) -> None:
         """`supervise`: returns the extensions' parts; `command`: of the start of this process; `watch`: see SupervisorContext."""
         self.tally = Tally()
         self.started_at = time.time()  # of the first code, if there were upgrades
         self._children = children
         self._status = status
+        self._on_life = on_life
         self._lost_messages = 0  # of the supervisor's own
         self.statuses = status.statuses
         self.why_unready = ""  # set by `aserve balancers`
@@ -155,15 +157,20 @@ class Overview:
         """Return the extensions' facts for a status."""
         return {name: value for each in self._extensions for name, value in each.status().items()}
 
-    def on_end(self, child: Child) -> None:
-        """Tell extensions of the end of a child."""
+    def on_end(self, child: Child, before: State, is_oom: bool) -> None:
+        """Tell extensions of the end of a child; of a worker's lost requests, too, unless the worker has told them, before a hang and the kill."""
         for call in self._on_end:
             call(child.pid, child.page_number)
-
-    def on_lost(self, slot: int, count: int) -> None:
-        """Tell extensions of the death of a slot's worker, with `count` running requests."""
-        for each in self._extensions:
-            each.on_lost(slot, count)
+        if not child.is_worker:
+            return
+        context = LifeContext(child.plan, lost=Lost(child.slot, child.pid, child.was_at))
+        if child.was_at and not child.has_told:
+            guard(self._on_life, Life.DIED, context)
+            for each in self._extensions:
+                each.on_lost(child.slot, len(child.was_at))
+            reason = "oom" if is_oom else "killed" if before is State.KILLED else "crash"
+            self.tally.count(LOST, f'reason="{reason}"', len(child.was_at))
+        guard(self._on_life, Life.REAPED, context)  # a bug of an extension must not keep the worker from being replaced
 
     def on_page_end(self, slot: int, page: memoryview) -> None:
         """Tell extensions of the end of a page's use."""
@@ -195,24 +202,6 @@ class Overview:
         self.tally.restore(state["tally"])
         for each in self._extensions:
             each.take_over(state, has_children)
-
-
-class Losses:
-    """The losses of all workers of a supervisor."""
-
-    def __init__(self, add_lost: Callable[[int, int], None], tally: Tally, on_life: OnLife) -> None:
-        """`add_lost(slot, count)` adds lost requests to a slot's."""
-        self._add_lost, self._tally, self._on_life = add_lost, tally, on_life
-
-    def on_end(self, child: Child, before: State, is_oom: bool) -> None:
-        """Report the requests of an ended worker, unless the worker has reported them, before a hang and the kill."""
-        context = LifeContext(child.plan, lost=Lost(child.slot, child.pid, child.was_at))
-        if child.was_at and not child.has_told:
-            guard(self._on_life, Life.DIED, context)
-            self._add_lost(child.slot, len(child.was_at))
-            reason = "oom" if is_oom else "killed" if before is State.KILLED else "crash"
-            self._tally.count(LOST, f'reason="{reason}"', len(child.was_at))
-        guard(self._on_life, Life.REAPED, context)  # a bug of an extension must not keep the worker from being replaced
 
 
 def _from_child(hear: Word) -> Hear:

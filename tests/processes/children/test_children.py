@@ -203,7 +203,7 @@ def test_a_limit_over_an_upgrade(new, system):
     copies = {name: os.dup(state[name]) for name in ("channel", "in_flight")}
     with selectors.DefaultSelector() as selector:
         clock = Clock(lambda: system.now)
-        others = Children(Pages(8), selector, clock, print)
+        others = Children(Pages(8), selector, clock)
         others.adopt({**state, **copies}, child.plan)
         (adopted,) = others
         assert adopted.state is State.STARTING and adopted.due_at - clock() == 28
@@ -246,7 +246,7 @@ def test_what_one_that_has_ended_was_at(new, system, monkeypatch, is_told, statu
 def test_last_words_find_it_among_the_children(new, system):
     """A counter of all children misses none meanwhile: the page is still the child's own."""
     child, found = new(), []
-    new.children._hear = lambda child, message, fds: found.append((list(new.children), child.page[Field.PID]))
+    new.children.hear = lambda child, message, fds: found.append((list(new.children), child.page[Field.PID]))
     system.workers_ends[child.pid].send({"say": "app metrics"})
     system.ends.append((child.pid, 0))
     list(new.children.reap(_ignore))
@@ -257,7 +257,7 @@ def test_last_words_are_no_beginning(new, system):
     """A child that told its readiness and died does not serve."""
     child = new()
     heard = []
-    new.children._hear = lambda child, message, fds: heard.append(new.children.admit(child))
+    new.children.hear = lambda child, message, fds: heard.append(new.children.admit(child))
     system.workers_ends[child.pid].send({"say": "ready"})
     system.ends.append((child.pid, 9))
     assert list(new.children.reap(_ignore)) == [(child, State.STARTING, "was killed by SIGKILL")]
@@ -283,7 +283,8 @@ def test_nobody_has_ended(new, monkeypatch):
 def test_in_the_child(selector):
     """A real child gets its end of the channel, and none of the supervisor's, nor its brothers'."""
     heard = []
-    children = Children(Pages(2), selector, Clock(), lambda child, message, fds: heard.append(message))
+    children = Children(Pages(2), selector, Clock())
+    children.hear = lambda child, message, fds: heard.append(message)
     for slot in (1, 2):
         child, channel = children.fork(slot, Plan(Config(workers=2), None))
         if channel is not None:

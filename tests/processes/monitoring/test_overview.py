@@ -69,8 +69,7 @@ def test_workers_are_heard_and_told(supervised, recorder):
     recorder.heard.clear()
     second.was_at = [(1.0, "GET /")]
     number = second.page_number
-    one.supervisor.parts.overview.on_end(second)
-    one.supervisor.parts.overview.on_lost(2, 1)
+    one.supervisor.parts.overview.on_end(second, State.READY, is_oom=False)
     assert recorder.heard == [("end", second.pid, number), ("lost", 2, 1)]
     recorder.heard.clear()
     one.end(second, number=signal.SIGKILL)

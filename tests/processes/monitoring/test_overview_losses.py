@@ -8,25 +8,39 @@ from types import SimpleNamespace
 import pytest
 
 from aserve.core.page import State
-from aserve.core.tally import LOST, Tally
+from aserve.core.tally import LOST
 from aserve.extension import Life, Lost
 from aserve.features import Config, on_life
 from aserve.features.metrics.table import place_of_requests
 from aserve.features.metrics.totals import Totals
+from aserve.lifecycle.supervision import Supervision
+from aserve.processes.children.pages import Pages
 from aserve.processes.fleet.plan import Plan
-from aserve.processes.monitoring.overview import Losses
+from aserve.processes.monitoring.overview import Overview
+
+
+def overview_of(on_life, *parts):
+    """Return the Overview of a supervisor with these parts of extensions."""
+    return Overview(Pages(1), None, SimpleNamespace(statuses=None), lambda context: parts, on_life=on_life)
+
+
+def worker(was_at, config=None, has_told=False):
+    """Return an ended worker, in slot 3, as process 4711."""
+    return SimpleNamespace(
+        was_at=was_at, plan=Plan(config or Config(), None), slot=3, pid=4711, has_told=has_told, page_number=1, is_worker=True
+    )  # fmt: skip
 
 
 @pytest.fixture
 def losses(tmp_path):
     """losses(was_at, before, ...) -> lines of the access log; the worker is in slot 3, as process 4711."""
-    totals, tally = Totals(), Tally()
-    made = Losses(totals.add_lost, tally, on_life)
+    totals, part = Totals(), Supervision()
+    part.on_lost = totals.add_lost
+    made = overview_of(on_life, part)
     config = Config(access_log=str(tmp_path / "log"), access_log_format="json")
 
     def losses(was_at, before=State.READY, has_told=False, is_oom=False):
-        child = SimpleNamespace(was_at=was_at, plan=Plan(config, None), slot=3, pid=4711, has_told=has_told)
-        made.on_end(child, before, is_oom)
+        made.on_end(worker(was_at, config, has_told), before, is_oom)
         return (
             [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
             if was_at and not has_told
@@ -35,7 +49,7 @@ def losses(tmp_path):
 
     losses.counted = lambda: totals.with_present([]).get(3, [0] * 100)[place_of_requests("none", "cut")]
     losses.by_reason = lambda: {
-        name.partition(" ")[2]: n for name, n in tally.describe().items() if name.startswith(LOST) and n
+        name.partition(" ")[2]: n for name, n in made.tally.describe().items() if name.startswith(LOST) and n
     }
     return losses
 
@@ -75,9 +89,7 @@ def test_extensions_know_of_ends_and_losses(was_at, caplog):
         events.append((event, context.lost))
         raise KeyError("x")
 
-    losses = Losses(lambda slot, count: None, Tally(), fail)
-    child = SimpleNamespace(was_at=was_at, plan=Plan(Config(), None), slot=3, pid=4711, has_told=False)
-    losses.on_end(child, State.READY, is_oom=False)
+    overview_of(fail).on_end(worker(was_at), State.READY, is_oom=False)
     lost = Lost(3, 4711, was_at)
     assert events == [*([(Life.DIED, lost)] if was_at else []), (Life.REAPED, lost)]
     assert caplog.text.count("please report this as a bug") == len(events)

@@ -112,7 +112,7 @@ def test_it_comes_to_rest(seed):
 def ready(system):
     """Make serving workers with their numbers of connections: ready(*connections) -> children."""
     with selectors.DefaultSelector() as selector:
-        children = Children(Pages(8), selector, Clock(), lambda *words: None)
+        children = Children(Pages(8), selector, Clock())
 
         def make(*connections):
             for slot, count in enumerate(connections, 1):

@@ -56,7 +56,7 @@ class Before:
     def __init__(self, tmp_path):
         self.selector = selectors.DefaultSelector()
         self.pages = Pages(4)
-        self.children = Children(self.pages, self.selector, Clock(), lambda *_: None)
+        self.children = Children(self.pages, self.selector, Clock())
         self.listeners = open_listeners([parse_bind("127.0.0.1:0"), parse_bind(f"uwsgi://unix:{tmp_path}/s")])
         self.extension = Listening(open_listeners([parse_bind("127.0.0.1:0")]))
         self.overview = Overview(
@@ -141,7 +141,7 @@ def test_all_of_it(before, system, tmp_path):
         os.close(each)
 
     selector, pages = selectors.DefaultSelector(), Pages(0, found.pages)
-    children = Children(pages, selector, Clock(), lambda *_: None)
+    children = Children(pages, selector, Clock())
     for state in found.children:
         children.adopt(state, found.plan)
     shown = [

@@ -335,7 +335,7 @@ def test_the_child_has_channel_and_signals(supervised, execed, error, why):
 def test_it_goes_on(supervised, caplog):
     """Workers of before are adopted, and replaced as by a reload; signals are heard again."""
     pages, selector = Pages(8), selectors.DefaultSelector()
-    before = Children(pages, selector, Clock(), lambda *_: None)
+    before = Children(pages, selector, Clock())
     plan = Plan(Config(workers=2, drain_seconds=4.0), "a:app")
     pairs = [Channel.pair() for _ in range(2)]
     for number, (ours, _) in enumerate(pairs, 1):
