@@ -22,5 +22,5 @@
 
 Read supervisor.py first, a loop of four steps: wait, apply, decide, act. Then events.py: a method for each signal, each word of a child, and each second, changes the facts
 (fleet/fleet.py). fleet/decide.py decides by facts alone. Time limits are facts, too (fleet/facts.py), by a clock that stands still while the supervisor is stopped
-(children/clock.py). acts.py has a method for each action, and parts.py makes the objects. With `--reload` a worker looks for saved files (worker/reloading.py).
+(children/poller.py). acts.py has a method for each action, and parts.py makes the objects. With `--reload` a worker looks for saved files (worker/reloading.py).
 """

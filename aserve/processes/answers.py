@@ -16,7 +16,7 @@ from ..lifecycle.control import Answer, Caller
 from .children.channel import Message
 from .children.child import STACKS_SIGNAL, Child, State
 from .children.children import Children
-from .children.clock import Timers
+from .children.poller import Timers
 from .crew import Crew
 from .fleet.facts import Question
 from .fleet.fleet import Fleet

@@ -15,7 +15,7 @@ import time
 from ..settings import MAX_WORKERS
 from .children.child import Child, State
 from .children.children import Children
-from .children.clock import Clock
+from .children.poller import Clock
 from .fleet.backoff import Backoff
 from .fleet.facts import End
 from .fleet.fleet import Fleet

@@ -12,9 +12,8 @@ import os
 from ..lifecycle.manager import Manager
 from ..settings import MAX_WORKERS
 from .children.children import Children
-from .children.clock import Clock
 from .children.pages import Pages
-from .children.poller import Poller
+from .children.poller import Clock, Poller
 from .crew import Crew
 from .fleet.fleet import Fleet
 from .monitoring.overview import Overview

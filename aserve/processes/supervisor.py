@@ -22,7 +22,7 @@ from ..settings import MAX_WORKERS
 from .acts import Acts
 from .children.channel import Channel
 from .children.child import MOLD, Child
-from .children.clock import Clock
+from .children.poller import Clock
 from .children.role import Role
 from .children.signal_pipe import block_signals
 from .events import Events

@@ -117,7 +117,7 @@ def stop_for(pids, seconds):
         os.kill(pid, signal.SIGCONT)
 
 
-@pytest.mark.skipif(not IS_LONG, reason="it takes 6 s; tests/processes/children/test_clock.py has the cause")
+@pytest.mark.skipif(not IS_LONG, reason="it takes 6 s; tests/processes/children/test_poller.py has the cause")
 def test_none_that_starts_is_killed_for_having_been_stopped(start_storm):
     """14: nor is a successor, whose --start-timeout has passed meanwhile."""
     gate = "import os, time\nwhile not os.path.exists('gate'):\n    time.sleep(0.01)\n"

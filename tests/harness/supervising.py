@@ -26,8 +26,8 @@ from aserve.processes.children import child as child_module
 from aserve.processes.children import children as children_module
 from aserve.processes.children.channel import Channel, Message
 from aserve.processes.children.child import Child
-from aserve.processes.children.clock import Clock
 from aserve.processes.children.command import Command
+from aserve.processes.children.poller import Clock
 from aserve.processes.fleet.plan import Plan
 from aserve.processes.site import Site
 from aserve.processes.supervisor import Supervisor

@@ -10,8 +10,8 @@ from harness.ways import moving
 
 from aserve.features import Config
 from aserve.processes.children.children import Children
-from aserve.processes.children.clock import Clock
 from aserve.processes.children.pages import Pages
+from aserve.processes.children.poller import Clock
 from aserve.processes.fleet.plan import Plan
 
 __all__ = ["moving", "supervised", "system"]

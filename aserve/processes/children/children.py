@@ -33,8 +33,8 @@ from ..fleet.facts import NEVER
 from ..fleet.plan import Plan
 from .channel import Channel, Message
 from .child import MOLD, TRIAL, Child, Event, State, describe_end
-from .clock import Clock
 from .pages import Pages
+from .poller import Clock
 
 logger = logging.getLogger("aserve")
 

@@ -5,7 +5,7 @@ Thread:   the supervisor's only one; pure: no look at a clock, nor at a process.
 Not here: the tick itself (pages.py), CPU time (core/footprint.py), the log lines (watch.py), replacing (fleet/decide.py).
 
 The supervisor does not ask workers, and kills no worker for a slow answer: a worker's loop counts seconds in shared memory, and the supervisor
-reads the counter. The supervisor's clock stands still during a stop (clock.py), so that after the suspension of a machine, or a stop of all
+reads the counter. The supervisor's clock stands still during a stop (poller.py), so that after the suspension of a machine, or a stop of all
 processes, no worker counts as hung. A stopped worker (SIGSTOP) does not hang.
 """
 

@@ -17,7 +17,7 @@ from ...core.page import MOLD, TRIAL, State
 
 Plan = Any  # compared by identity; of `config` are read: preload, reload (saved files are looked for, faults shown), reload_at_once
 
-NEVER = math.inf  # the time of no limit; all times are the supervisor's (clock.py)
+NEVER = math.inf  # the time of no limit; all times are the supervisor's (poller.py)
 # After this time workers do not wait for their mold any more, and import the app by themselves. Guess: see below.
 SILENCE_SECONDS = 2.0
 # How long an idle mold may take to fork. Guess: a mold of gigabytes takes a tenth of a second.

@@ -39,8 +39,8 @@ from ...core.tally import ATTACHED_RESTARTS, CRON_RUNS
 from ...lifecycle.program import Program, environ_for
 from ...settings import EngineSettings
 from ...settings.crontab import MINUTE, last_due, parse_times
-from ..children.clock import Timer, Timers
 from ..children.command import Command
+from ..children.poller import Timer, Timers
 from ..children.signal_pipe import SignalPipe
 from ..fleet.backoff import Backoff
 from .programs import send_signal, start_program

@@ -15,8 +15,8 @@ from aserve.core.page import Field, State
 from aserve.features import Config
 from aserve.processes.children import children as children_module
 from aserve.processes.children.children import ENDING_SECONDS, STACK_SECONDS, Children
-from aserve.processes.children.clock import Clock
 from aserve.processes.children.pages import Pages
+from aserve.processes.children.poller import Clock
 from aserve.processes.fleet.plan import Plan
 
 

@@ -1,4 +1,4 @@
-"""Descriptors, signals and time, of a process without an event loop."""
+"""Descriptors, signals and time, of a process without an event loop: limits, and later calls in their order."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import signal
 
 import pytest
 
-from aserve.processes.children.clock import Clock
-from aserve.processes.children.poller import HANDLED, Poller
+from aserve.processes.children.poller import HANDLED, STOPPED_SECONDS, TURN_SECONDS, Clock, Poller, Timers
 from aserve.processes.fleet.facts import NEVER
 
 
@@ -57,3 +56,94 @@ def test_signals_wait_for_the_loop(events):
     for handle in events.wait():
         handle()
     assert done == ["SIGHUP", "SIGCHLD"]
+
+
+# The clock and the timers
+
+
+class Machine:
+    """The times read by the clock."""
+
+    def __init__(self):
+        self.now = 100.0
+        self.clock = Clock(lambda: self.now)
+
+    def after(self, seconds):
+        """Let so much time pass; return the clock's time."""
+        self.now += seconds
+        return self.clock()
+
+
+def test_it_goes_on():
+    """As the system's does, also while another process has the CPU."""
+    machine = Machine()
+    assert [machine.after(seconds) for seconds in (0.5, 1.0, 2.9)] == [100.5, 101.5, 104.4]
+
+
+def test_a_stop_of_the_process_does_not_count(caplog):
+    """The time of a stop is left out, but for one wait, and logged; each time."""
+    machine = Machine()
+    assert machine.after(60.0) == 101.0 and "this process was stopped for 59 s; that time does not" in caplog.text
+    assert machine.after(1.0) == 102.0
+    assert machine.after(TURN_SECONDS + STOPPED_SECONDS) == 103.0 and caplog.text.count("was stopped for") == 2
+
+
+# Calls to be made later
+
+
+def new_timers():
+    now = [100.0]
+    return Timers(lambda: now[0]), now
+
+
+def run(timers):
+    for timer in timers.pop_due():
+        timer.run()
+
+
+def test_calls_come_in_order_of_time():
+    """Calls come by their time, and at one time in the order of asking."""
+    timers, now = new_timers()
+    made = []
+    for name, seconds in (("late", 2.0), ("first", 1.0), ("second", 1.0)):
+        timers.after(seconds, made.append, name)
+    assert timers.next_at == 101.0
+    now[0] += 1.5
+    run(timers)
+    assert made == ["first", "second"] and timers.next_at == 102.0
+    now[0] += 1
+    run(timers)
+    assert made[2:] == ["late"] and timers.next_at == NEVER
+
+
+def test_cancelled_calls_are_not_made():
+    """A cancelled call is not made, even when due; no call is made twice."""
+    timers, now = new_timers()
+    made = []
+    one = timers.after(1.0, made.append, 1)
+    other = timers.after(1.0, made.append, 2)
+    now[0] += 1
+    due = timers.pop_due()
+    one.cancel()
+    for timer in [*due, other]:
+        timer.run()
+    assert made == [2]
+
+
+def test_a_wake_up():
+    """The loop goes on then, and nothing is called."""
+    timers, now = new_timers()
+    timers.wake_after(2.0)
+    assert timers.next_at == 102.0
+    now[0] += 2
+    run(timers)
+    assert timers.next_at == NEVER
+
+
+def test_seconds_to_one():
+    """No second is left once the time has come."""
+    timers, now = new_timers()
+    timer = timers.after(2.0, print)
+    assert timers.seconds_to(timer) == 2.0
+    now[0] += 3
+    assert timers.seconds_to(timer) == 0.0

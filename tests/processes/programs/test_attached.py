@@ -16,8 +16,8 @@ from aserve.core.memory_file import map_memory_file
 from aserve.features import Config
 from aserve.features.programs import Named
 from aserve.lifecycle.program import name_programs
-from aserve.processes.children.clock import Timers
 from aserve.processes.children.command import Command
+from aserve.processes.children.poller import Timers
 from aserve.processes.programs import attached as module
 from aserve.processes.programs.attached import Attached
 from aserve.settings import crontab

@@ -12,8 +12,8 @@ from aserve._cparsers import lib
 from aserve.core.page import Field
 from aserve.features import Config
 from aserve.processes.children.children import SILENT_NS, Children
-from aserve.processes.children.clock import Clock
 from aserve.processes.children.pages import Pages
+from aserve.processes.children.poller import Clock
 from aserve.processes.fleet.plan import Plan
 from aserve.processes.transfers.levelling import MAX_GIFTS, Relief, Standing, gifts, level_out, relief
 

@@ -20,8 +20,8 @@ from aserve.features import Config
 from aserve.features.metrics.table import FIRST_WORD, KEYS, PLACES
 from aserve.lifecycle.supervision import HandedDown, Supervision
 from aserve.processes.children.children import ENDING_SECONDS, Children
-from aserve.processes.children.clock import Clock
 from aserve.processes.children.pages import Pages
+from aserve.processes.children.poller import Clock
 from aserve.processes.fleet.facts import NEVER
 from aserve.processes.fleet.fleet import Fleet
 from aserve.processes.fleet.plan import Plan

@@ -18,9 +18,9 @@ from aserve.features import Config
 from aserve.processes.children.channel import Channel
 from aserve.processes.children.child import STACKS_SIGNAL, Child
 from aserve.processes.children.children import Children
-from aserve.processes.children.clock import Clock
 from aserve.processes.children.command import INHERITANCE_VARIABLE, Command
 from aserve.processes.children.pages import Pages
+from aserve.processes.children.poller import Clock
 from aserve.processes.fleet.plan import Plan
 from aserve.processes.upgrade import upgrade
 from aserve.processes.upgrade.inheritance import Inheritance, OldWorkers
