@@ -448,7 +448,7 @@ class Extensions:
         wants_head = any("head" in one.wants for one in self._all)
         # Half of the pause: it may have begun some time before `arrived_at`.
         ends = Ends(readers, executor.jobs, soon=executor.pause_seconds / 2, wants_head=wants_head)
-        if any(reader.ended for reader in readers):
+        if any(reader.ended is not None for reader in readers):
             executor.on_pause = ends.flush
         return ends
 

@@ -68,7 +68,7 @@ class Reading(Extension):
         self.wants = ["times", "ids", "head"]  # known only now
 
     def reader(self):
-        return Reader(self.write, refused=self.write_refused)
+        return Reader(self, refused=self.write_refused)
 
     def write(self, batch):
         self.read += [each[3] for each in batch]
@@ -91,14 +91,15 @@ class Watching(Extension):
 
     def reader(self):
         see = self.seen.append
-        return Reader(at_end=see, at_end_seconds=2.0, upgraded=lambda exchange: see("a WebSocket"))
+        return Reader(at_end=(2.0, see), upgraded=lambda exchange: see("a WebSocket"))
 
 
 class Native(Reading):
     """One for which C counts."""
 
     def reader(self):
-        return Reader(self.write, counting=types.SimpleNamespace(places=(1,), thread_seconds=3.0))
+        counting = types.SimpleNamespace(write=self.write, places=(1,), thread_seconds=3.0, add=print)
+        return Reader(counting)
 
 
 class Timer(Extension):

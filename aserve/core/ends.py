@@ -16,7 +16,7 @@ import itertools
 import threading
 import time
 from collections.abc import Iterable, Sequence, Sized
-from typing import TYPE_CHECKING, Any, Callable, Protocol, Union
+from typing import TYPE_CHECKING, Any, Callable, Protocol, Union, runtime_checkable
 
 from .named_tuple import NamedTuple
 
@@ -117,8 +117,16 @@ class RequestLog(Protocol):
         """Record a refused request; `exchange` holds the known part of the request."""
 
 
-class Counting(Protocol):
-    """A reader with counters kept by native/counts.c."""
+class Batched(Protocol):
+    """A reader of batches."""
+
+    def write(self, ended: Sequence[Ended]) -> None:
+        """Take a batch, in the order in which the requests ended; one thread at a time."""
+
+
+@runtime_checkable
+class Counting(Batched, Protocol):
+    """A reader with counters kept by native/counts.c, in place of `write`."""
 
     @property
     def places(self) -> Any:
@@ -132,8 +140,9 @@ class Counting(Protocol):
         """Add the counts of C: (place, increment) pairs, and the seconds of threads in these requests."""
 
 
-class LineReader(Protocol):
-    """A reader with lines made by native/lines.c."""
+@runtime_checkable
+class LineReader(Batched, Protocol):
+    """A reader with lines made by native/lines.c, in place of `write`."""
 
     @property
     def program(self) -> Any:
@@ -146,17 +155,11 @@ class LineReader(Protocol):
 class Reader(NamedTuple):
     """The callbacks of one reader; None: no such calls."""
 
-    ended: Callable[[Sequence[Ended]], None] | None = (
-        None  # called with a batch, in the order in which the requests ended; one thread at a time
-    )
-    at_end: Callable[[Exchange], None] | None = (
-        None  # called at once for each, while the response is there; costs more than `ended`
-    )
-    at_end_seconds: float = 0.0  # call `at_end` only for requests that took at least this long
+    ended: Batched | None = None  # takes batches
+    # Called at once for each request that took at least so many seconds, while the response is there; costs more than `ended`.
+    at_end: tuple[float, Callable[[Exchange], None]] | None = None
     refused: Callable[[Any, Exchange | None, RequestRefused], None] | None = None  # see RequestLog.write_refused
     upgraded: Callable[[Exchange], None] | None = None  # called for a request that becomes a WebSocket
-    counting: Counting | None = None  # C counts in place of `ended`
-    lines: LineReader | None = None  # C makes lines in place of `ended`
 
 
 class Ends:
@@ -172,14 +175,14 @@ class Ends:
         C counts for one reader. C makes lines if only one more reader takes batches.
         """
         # The counting reader comes first: no disk delays the counts.
-        found = sorted(readers, key=lambda reader: reader.counting is None)
-        batched = [reader for reader in found if reader.ended is not None]
-        self._counting = batched[0].counting if batched else None
+        found = sorted(readers, key=lambda reader: not isinstance(reader.ended, Counting))
+        batched = [reader.ended for reader in found if reader.ended is not None]
+        self._counting = batched[0] if batched and isinstance(batched[0], Counting) else None
         others = batched[1:] if self._counting is not None else batched
-        self._lines = others[0].lines if len(others) == 1 else None
-        self._all: Sequence[Callable[[Sequence[Ended]], None]] = [reader.ended for reader in batched if reader.ended]
-        self._others = self._all[-len(others) :] if others else ()  # the readers of records counted in C
-        self._at_end = [(reader.at_end_seconds, reader.at_end) for reader in found if reader.at_end is not None]
+        self._lines = others[0] if len(others) == 1 and isinstance(others[0], LineReader) else None
+        self._all = [one.write for one in batched]
+        self._others = [one.write for one in others]  # the readers of records counted in C
+        self._at_end = [reader.at_end for reader in found if reader.at_end is not None]
         self._at_end_seconds = min((seconds for seconds, _ in self._at_end), default=float("inf"))
         self._refused = [reader.refused for reader in found if reader.refused is not None]
         self._upgraded = [reader.upgraded for reader in found if reader.upgraded is not None]

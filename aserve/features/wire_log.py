@@ -26,7 +26,7 @@ class WireLog(Extension[EngineSettings]):
 
     def reader(self) -> Reader | None:
         """Return the callbacks if the level is debug."""
-        return Reader(at_end=self.write, refused=self.write_refused) if is_told() else None
+        return Reader(at_end=(0.0, self.write), refused=self.write_refused) if is_told() else None
 
     def write(self, exchange: Exchange) -> None:
         """Log the end of a request: see Reader.at_end."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import types
 
 import pytest
 
@@ -85,17 +84,14 @@ def test_a_mule_knows_its_number(installed, monkeypatch):
 @pytest.mark.parametrize("is_imported", [True, False])
 def test_counts_are_kept_for_importing_apps(monkeypatch, is_imported):
     """Requests are counted for an app that has imported the module, and cost another one nothing."""
-    written = []
-    tally = types.SimpleNamespace(write=written.append)
+    tally = object()
     monkeypatch.setattr(uwsgi, "is_imported", lambda: is_imported)
     monkeypatch.setattr(uwsgi, "begin_tally", lambda: tally)
     extension = UwsgiModule(Config(uwsgi_module="on"))
     extension.start(None)
     reader = extension.reader()
     assert (reader is not None) == ("times" in extension.wants) == is_imported
-    if is_imported:
-        reader.ended(["an end"])
-        assert written == [["an end"]] and reader.counting is tally
+    assert not is_imported or reader.ended is tally
 
 
 def test_the_layer_finds_the_request(monkeypatch):

@@ -29,7 +29,7 @@ class Batches:
 
     @property
     def reader(self):
-        return Reader(self.write, refused=self.write_refused)
+        return Reader(self, refused=self.write_refused)
 
     @property
     def all(self):
@@ -102,8 +102,7 @@ class AtOnce:
 
     def reader(self, seconds=0.0):
         return Reader(
-            at_end=lambda exchange: self.codes.append(exchange.response.code),
-            at_end_seconds=seconds,
+            at_end=(seconds, lambda exchange: self.codes.append(exchange.response.code)),
             refused=lambda connection, exchange, why: self.refused.append(why.status),
         )
 
@@ -130,7 +129,7 @@ def test_nothing_is_kept_for_nobody():
 @pytest.mark.parametrize(("asks", "head"), [(True, b"X: y"), (False, b"")])
 def test_the_head_is_kept_if_asked(asks, head):
     told = []
-    Ends([Reader(told.append)], wants_head=asks).write(new_exchange())
+    Ends([Reader(types.SimpleNamespace(write=told.append))], wants_head=asks).write(new_exchange())
     assert told[0][0][-1] == head
 
 
@@ -154,7 +153,7 @@ def test_a_reader_that_hangs(monkeypatch):
         is_in.release()
         assert may_go.acquire(timeout=60)
 
-    ends = Ends([Reader(write)])
+    ends = Ends([Reader(types.SimpleNamespace(write=write))])
     threads = [threading.Thread(target=ends.write, args=[new_exchange()]) for _ in range(2)]
     threads[0].start()
     assert is_in.acquire(timeout=60)
@@ -228,10 +227,6 @@ class Log(Batches):
     def write_lines(self, octets):
         self.told.append(octets)
 
-    @property
-    def reader(self):
-        return super().reader._replace(lines=self)
-
 
 class Numbers(Batches):
     """A reader whose counts are made elsewhere."""
@@ -244,10 +239,6 @@ class Numbers(Batches):
 
     def add(self, *found):
         self.added.append(found)
-
-    @property
-    def reader(self):
-        return super().reader._replace(counting=self)
 
 
 def test_plain_requests_are_told_in_order(monkeypatch):
@@ -299,7 +290,7 @@ def test_two_that_read_what_c_has_counted():
 def test_what_counts_is_told_first():
     """Counting does not wait for a disk."""
     told = []
-    numbers = Numbers()
-    numbers.write = lambda ended: told.append("numbers")
-    Ends([Reader(lambda ended: told.append("log")), numbers.reader]).write(new_exchange())
+    numbers, log = Numbers(), Log()
+    numbers.write, log.write = (lambda ended: told.append("numbers")), (lambda ended: told.append("log"))
+    Ends([log.reader, numbers.reader]).write(new_exchange())
     assert told == ["numbers", "log"]

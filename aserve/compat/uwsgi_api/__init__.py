@@ -81,7 +81,7 @@ class UwsgiModule(Extension[MuleSettings]):
 
     def reader(self) -> Reader | None:
         """See Extension."""
-        return Reader(self._tally.write, counting=self._tally) if self._tally is not None else None
+        return Reader(self._tally) if self._tally is not None else None
 
     def supervise(self, context: SupervisorContext) -> Supervision:
         """See Extension."""

@@ -58,7 +58,7 @@ class AccessLogging(Extension[AccessLogSettings]):
 
     def reader(self) -> Reader:
         """See Extension."""
-        return Reader(self.log.write, refused=self.log.write_refused, lines=self.log)
+        return Reader(self.log, refused=self.log.write_refused)
 
     def status(self) -> Mapping[str, Callable[[], Any]]:
         """Return how many lines were lost since the start."""

@@ -122,7 +122,7 @@ class Metrics(AgentCheck):
 
     def reader(self) -> Reader:
         """See Extension."""
-        return Reader(self.counters.write, refused=self.counters.write_refused, counting=self.counters)
+        return Reader(self.counters, refused=self.counters.write_refused)
 
     def status(self) -> Mapping[str, Callable[[], Any]]:
         """Return the counts that warnings are made from."""

@@ -49,8 +49,8 @@ class Slow(Extension[SlowRequestSettings]):
     def reader(self) -> Reader:
         """See Extension."""
         return Reader(
-            at_end=self.requests.write, at_end_seconds=self._config.slow_request_seconds,
-            refused=self.requests.write_refused, upgraded=self.requests.write_websocket,
+            at_end=(self._config.slow_request_seconds, self.requests.write), refused=self.requests.write_refused,
+            upgraded=self.requests.write_websocket,
         )  # fmt: skip
 
     def status(self) -> Mapping[str, Callable[[], Any]]:
