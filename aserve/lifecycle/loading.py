@@ -82,6 +82,10 @@ def load_app(spec: str) -> WSGIApplication:
     where, colon, attribute = spec.partition(":")
     if not where or (colon and not attribute):
         raise LoadError(f"{show_app(spec)!r} is not an app; write module:name or path/to/file.py:name")
+    if len(where) == 1 and (attribute[:1] in ("\\", "/") or attribute.endswith(".py")):
+        raise LoadError(
+            f"{show_app(spec)!r} is a path of Windows; write the path on this machine, such as /srv/shop/app.py"
+        )
     try:
         module = load_module(where)
         found = _find(module, where, attribute) if attribute else _find_default(module, where)
@@ -149,6 +153,7 @@ def _find_file(path: str) -> None:
     except OSError:
         pass
     hint = f"{path}.py exists: add .py" if os.path.isfile(path + ".py") else "check the path"
+    hint = "write / between folders" if "\\" in path else hint
     raise LoadError(f"there is no file {path}; {hint}")
 
 

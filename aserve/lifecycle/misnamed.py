@@ -14,6 +14,8 @@ from ..core.accounts import name_user
 from ..core.near_names import near_names
 
 TO_SERVE = ("run", "serve", "start")  # subcommands by which others serve
+# Subcommands of aserve, the most frequent first: of several with the typed beginning the first is proposed.
+OWN = ("status", "top", "stacks", "reload", "recycle", "workers", "balancers", "config", "init", "docs", "translate")
 
 
 def hint_for_module(name: str) -> str:
@@ -32,9 +34,9 @@ def hint_for_module(name: str) -> str:
     except PermissionError:
         who = name_user(os.geteuid())
         return f"{who} may not read the current folder: have the app where it may, as in /opt or /srv, or give it the right"
-    near = near_names(name, here, 1)
+    near = [word for word in OWN if word.startswith(name)] or near_names(name, [*here, *OWN])
     if near:
-        return f"did you mean {near[0]}?"
+        return f"did you mean {'the subcommand ' * (near[0] not in here)}{near[0]}?"
     return "run aserve in the folder that holds it, or install it"
 
 

@@ -243,6 +243,7 @@ def error_of_app(spec):
         ("a-note:app", ["'a-note' is not a module name", "write ./a-note for the file"]),
         (".site_a:app", ["'.site_a' is not a module name"]),
         ("nowhere.py", ["no file {folder}/nowhere.py", "check the path"]),
+        ("proj\\\\app.py", ["no file {folder}/proj\\\\app.py", "write / between folders"]),
         ("./site_a", ["no file {folder}/site_a", "{folder}/site_a.py exists: add .py"]),
         ("./notes.txt", ["neither app nor application in notes.txt", "it defines no callable"]),
         ("notes.txt", ["no module 'notes.txt'"]),

@@ -8,8 +8,11 @@ import types
 
 import pytest
 
+from aserve.command.subcommands import OWN
+from aserve.features import commands
 from aserve.lifecycle.load_error import LoadError
 from aserve.lifecycle.loading import load_app
+from aserve.lifecycle.misnamed import OWN as TOLD
 from aserve.lifecycle.misnamed import hint_for_module, why_hidden
 
 APP = "def app(environ, start_response): ...\n"
@@ -104,6 +107,21 @@ def test_hints_name_a_near_module(folder):
     assert hint_for_module("shp") == "did you mean shop?"
     assert hint_for_module("json.loads") == "did you mean json:loads?"
     assert hint_for_module("quite_another").startswith("run aserve in the folder")
+
+
+def test_hints_name_a_near_subcommand(folder):
+    """The beginning of a subcommand and a mistyped subcommand get a proposal; a module of the folder is no subcommand."""
+    assert {*TOLD} == {*OWN, *commands()}
+    assert hint_for_module("st") == hint_for_module("staus") == "did you mean the subcommand status?"
+    (folder / "statuses.py").write_text("")
+    assert hint_for_module("statuss") == "did you mean statuses?"
+
+
+@pytest.mark.parametrize("spec", ["C:\\proj\\app.py", "C:\\proj\\app.py:app", "c:/proj/app.py", "C:projapp.py"])
+def test_a_path_of_windows_is_told(folder, spec):
+    """The error names the kind of path, also where a shell has taken the backslashes."""
+    with pytest.raises(LoadError, match=r" is a path of Windows; write the path on this machine, such as /srv/"):
+        load_app(spec)
 
 
 def test_a_folder_that_may_not_be_read(monkeypatch):
