@@ -80,8 +80,12 @@ def _only_one(command: str) -> str:
     found = list(running())
     if len(found) == 1:
         return found[0]
-    which = f"{len(found)} run here: {', '.join(found)}" if found else "as the server was given it"
-    raise ConfigError(f"aserve {command}: which server? Give --control PATH, {which}")
+    if found:
+        raise ConfigError(
+            f"aserve {command}: which server? Give --control PATH, {len(found)} run here: {', '.join(found)}"
+        )
+    cure = "ask as root or as the server's user, or give --control PATH, as the server was given it"
+    raise ConfigError(f"aserve {command}: no running server was found; {cure}")
 
 
 def _ask(path: str, question: dict[str, Any]) -> Iterator[dict[str, Any]]:
