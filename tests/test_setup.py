@@ -123,25 +123,6 @@ def test_what_goes_into_an_sdist(tmp_path):
     assert dists.faults_of_sdist(names, files) == []
 
 
-@pytest.mark.long  # the list above is the same
-@pytest.mark.slow
-@NEEDS_GIT
-def test_what_an_sdist_has(tmp_path):
-    """All files in git, and nothing built. The package among these goes into a wheel, with every file beside the code."""
-    copy, unpacked, lib = tmp_path / "copy", tmp_path / "unpacked", tmp_path / "lib"
-    files = copy_to(copy)
-    run_python(copy, "-c", "import setuptools.build_meta as backend; backend.build_sdist('dist')")
-    (sdist,) = (copy / "dist").iterdir()
-    assert dists.faults_of_sdist(dists.names_of(sdist), files) == []
-    unpacked.mkdir()
-    subprocess.run(["tar", "-xzf", sdist], cwd=unpacked, check=True)  # tarfile's own way warns, or is not there yet
-    (source,) = unpacked.iterdir()
-    run_python(source, "setup.py", "--quiet", "build_py", "--build-lib", str(lib))
-    names = {path.relative_to(lib).as_posix() for path in lib.rglob("*") if path.is_file()}
-    more = {"aserve/_cparsers.abi3.so", "aserve_wsgi-1.dist-info/licenses/LICENSE"}  # of the compiler, and of the wheel
-    assert dists.faults_of_wheel(names | more, files) == []
-
-
 def test_what_must_not_be_released():
     """Missing files and surplus files are named."""
     files = {"aserve/a.py", "cparsers/a.c", ".gitignore", "docs/a.md"}

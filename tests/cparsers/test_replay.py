@@ -47,11 +47,3 @@ def test_a_replay_keeps_every_promise(need_sanitizers, tmp_path):
     ran = make("-j2", "--keep-going", "replay", f"BIN={tmp_path}")
     assert ran.returncode == 0, ran.stdout
     assert ran.stdout.count("files kept every promise") == len(list(FUZZ.glob("fuzz_*.c"))), ran.stdout
-
-
-@pytest.mark.long  # `make lint` does the same; the replay above compiles the parsers with these warnings
-@pytest.mark.parametrize("compiler", ["gcc", "clang"])
-def test_no_warning_in_any_c_source(compiler, tmp_path):
-    need("make", compiler)
-    ran = make("check", f"CC={compiler}", f"BIN={tmp_path}")
-    assert ran.returncode == 0, ran.stdout

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import signal
 
 import pytest
 from harness import apps
@@ -124,26 +123,6 @@ def test_pipelined_requests_are_all_noted(start_server, raw_client, way, tmp_pat
     assert [line["request"] for line in read_lines(path)] == [f"GET /{number} HTTP/1.1" for number in range(50)]
 
 
-@pytest.mark.also_inline
-def test_a_refused_request_is_noted(start_server, raw_client, tmp_path):
-    """A refused request is noted, even an unreadable one."""
-    path = tmp_path / "access.log"
-    server = start_server(apps.echo, access_log=str(path), max_body_bytes=10)
-    client = raw_client(server)
-    client.send(b"nonsense\r\n\r\n")
-    client.recv_response()
-    client.close()
-    client = raw_client(server)
-    client.request("/large", "Content-Length: 11", method="POST")
-    client.recv_response()
-    client.close()
-    server.stop()
-    lines = read_lines(path)
-    assert [line["status"] for line in lines] == ["400", "413"]
-    assert lines[0]["request"] == "-"
-    assert lines[1]["request"] == "POST /large HTTP/1.1"
-
-
 def test_nothing_can_be_forged(start_server, raw_client, tmp_path):
     """Quotes, backslashes and octets above ASCII in a request cannot forge a line or a field."""
     path = tmp_path / "access.log"
@@ -194,21 +173,6 @@ def test_the_error_log_can_be_forged_as_little(start_server, raw_client, caplog,
     assert r"/\x1b[31m\x0aforged" in messages.pop()
     if status != 400:  # llhttp refuses such a target
         assert r"/\x9b31mRED\x85forged" in messages.pop()
-
-
-@pytest.mark.long_on_pypy
-def test_reopened_by_a_signal(start_process, raw_client, tmp_path, wait_until):
-    """SIGUSR1: lines go to a new file once the old one is moved away."""
-    process = start_process("hello", "--access-log", str(tmp_path / "log"))
-    raw_client(process).fetch("/before")
-    wait_until(lambda: "/before" in (tmp_path / "log").read_text())
-    (tmp_path / "log").rename(tmp_path / "log.1")
-    process.signal(signal.SIGUSR1)
-    process.wait_for_log("was reopened")
-    raw_client(process).fetch("/after")
-    process.signal()
-    assert process.wait() == 0
-    assert "/before" not in (tmp_path / "log").read_text() and "/after" in (tmp_path / "log").read_text()
 
 
 @pytest.mark.long_on_pypy

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import pathlib
-import re
 import shutil
 import subprocess
-import sys
 
 import pytest
 
@@ -137,51 +133,3 @@ def test_cherrypy_behind_internal_redirects(serve):
     assert client.get("/loop").status_code == 500
     assert client.get("/new").text == "GET /new []"
     process.wait_for_log("redirects to itself")
-
-
-@pytest.mark.long  # test_examples.py has a site of Django, too
-def test_django_serves_admin_and_uploads(start_process, tmp_path):
-    """Django: log in to the admin with its CSRF token, add a user, upload a file and fetch the file again."""
-    pytest.importorskip("django")
-    env = {"DJANGO_SITE_FOLDER": str(tmp_path)}
-    site = FOLDER / "django_site" / "wsgi.py"
-    subprocess.run([sys.executable, "-I", str(site)], check=True, env={**os.environ, **env}, timeout=100)
-    process = start_process(f"{site}:application", "--body-memory", "100k", **env)
-    with httpx.Client(base_url=process.url, trust_env=False, timeout=30) as client:
-
-        def token(page):
-            return re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)[1]
-
-        login = client.get("/admin/", follow_redirects=True)
-        assert login.url.path == "/admin/login/"
-        form = {"username": "admin", "password": "secret", "next": "/admin/"}
-        assert client.post("/admin/login/", data=form).status_code == 403  # without the token
-        form["csrfmiddlewaretoken"] = token(login.text)
-        assert "errornote" in client.post("/admin/login/", data={**form, "password": "wrong"}).text
-        front = client.post("/admin/login/", data=form, follow_redirects=True)
-        assert front.url.path == "/admin/"
-        assert "Site administration" in front.text
-
-        page = client.get("/admin/auth/user/add/")
-        user = {"username": "j\xf6", "password1": "ungu3ssable", "password2": "ungu3ssable"}
-        data = {**user, "usable_password": "true", "csrfmiddlewaretoken": token(page.text)}
-        added = client.post("/admin/auth/user/add/", data=data)
-        assert added.status_code == 302
-        assert "j\xf6" in client.get("/admin/auth/user/").text
-
-        headers = {"X-CSRFToken": client.get("/upload/").text}
-        reply = client.post("/upload/", files={"file": ("\xfc.bin", UPLOAD)}, data={"title": "t"}, headers=headers)
-        assert reply.json() == {
-            "name": "\xfc.bin",
-            "size": len(UPLOAD),
-            "sha256": hashlib.sha256(UPLOAD).hexdigest(),
-            "title": "t",
-            "is_spooled": True,
-        }
-        back = client.get("/download/")
-        assert back.content == UPLOAD
-        assert back.headers["content-length"] == str(len(UPLOAD))
-        assert client.get("/stream/").text == LINES
-    process.signal()
-    assert process.wait() == 0
-    assert "Traceback" not in process.log

@@ -191,16 +191,3 @@ def test_workers_of_a_mold_count_too(start_workers, raw_client, tmp_path):
     assert raw_client(process).fetch("/").status == 200
     wait_until(lambda: requests(path) == 1)
     assert process.stop() == 0 and not path.exists()
-
-
-@pytest.mark.long_on_pypy
-@pytest.mark.any_parser
-def test_one_process_answers_for_itself(start_process, raw_client, tmp_path):
-    """Without --workers the process answers itself; its log says where."""
-    path = tmp_path / "m"
-    process = start_process("hello", "--metrics", f"unix:{path}")
-    assert f"metrics on unix:{path}/metrics" in process.log
-    assert raw_client(process).fetch("/").status == 200
-    wait_until(lambda: requests(path) == 1)
-    process.signal()
-    assert process.wait() == 0 and not path.exists()

@@ -188,33 +188,6 @@ def test_readers_that_stop_hold_no_worker(start_process, raw_client, wait_until)
     assert process.memory_bytes("VmHWM") - memory < BOUND
 
 
-@pytest.mark.long  # the same as above, of bodies that one client reads below
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_large_bodies_that_nobody_reads(start_process, raw_client, wait_until):
-    """64 clients do not read 8 MiB each, given in one piece: most of it waits on the disk, and all comes in the end."""
-    process = start_process("site", "--threads", "4", "--write-timeout", "5m", "--response-memory", "32M")
-    raw_client(process).fetch()
-    memory = process.memory_bytes()
-    stuck = [raw_client(process, receive_buffer_bytes=4096) for _ in range(64)]
-    for client in stuck:
-        client.request(f"/big?{8 * MIB}")
-    wait_until(lambda: spool_count(process) == 60, 30)
-    for _ in range(10):
-        assert is_served(raw_client(process))
-    assert spool_count(process) == 60
-
-    def read(client):
-        client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MIB)
-        assert client.recv_head().get("Content-Length") == str(8 * MIB)
-        assert client.recv_exactly(8 * MIB) == b"x" * 8 * MIB
-        client.close()
-
-    all_at_once(read, stuck)
-    wait_until(lambda: spool_count(process) == 0, 30)
-    if sys.implementation.name != "pypy":  # whose collector lets go of such objects late
-        assert process.memory_bytes("VmHWM") - memory < BOUND
-
-
 # Hostile clients: each is refused or served, none holds up good clients, and their octets are not kept
 
 

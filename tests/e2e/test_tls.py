@@ -19,7 +19,6 @@ import pytest
 from harness import apps
 from harness.interpreter import first_on_pypy, later_on_pypy
 from harness.tls_clients import SECONDS, MemorySocket, curl, s_client
-from harness.waiting import wait_until
 
 import aserve
 from aserve._cparsers import lib
@@ -42,14 +41,6 @@ def test_curl_is_served_over_tls(serve_tls, authority, flags):
     """curl is served, with HTTP/1.1 by ALPN and without."""
     what = "\n%{http_code} %{http_version} %{scheme}"
     assert curl(serve_tls(http2="off"), authority, "-w", what, *flags).decode().lower().startswith("hello\n\n200 1.")
-
-
-@one_way
-@needs_curl
-@pytest.mark.parametrize("flags", [["--tlsv1.0", "--tls-max", "1.1"], ["--http2-prior-knowledge", "--tls-max", "1.0"]])
-def test_curl_with_an_old_version(serve_tls, authority, flags):
-    """RFC 8996: a client with too old a version is not served."""
-    assert curl(serve_tls(), authority, *flags, "--ciphers", "ALL:@SECLEVEL=0", check=False) == 35
 
 
 @pytest.mark.long_on_pypy
@@ -364,26 +355,3 @@ def test_the_page_works_as_it_stands(start_process, tmp_path):
         words = flags.parse_args(shlex.split(line)[1:])
         assert all(parse_bind(bind).protocol == "https" for bind in words["bind"])
         Config(**{name: value for name, value in words.items() if name != "app"})
-
-
-@pytest.mark.long  # workers have the same of clients in Python
-@pytest.mark.long_on_pypy
-@pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
-@pytest.mark.parametrize("path", ["/", "/file?30000"])
-def test_wrk_finds_no_error_over_tls(start_process, localhost, path):
-    """A second of wrk: many connections, not one error."""
-    process = start_process(
-        "site", "--bind=https://127.0.0.1:0", f"--certificate={localhost.certificate}", f"--key={localhost.key}"
-    )
-    url = process.wait_for_log(r"https://[\d.:]+")[0]
-    command = ["wrk", "--duration", "1", "--timeout", "20", "--threads", "1", "--connections", "16", url + path]
-
-    def ask():
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-        assert "Socket errors" not in done.stdout and "Non-2xx" not in done.stdout, done.stdout
-        return int(re.search(r"(\d+) requests in", done.stdout)[1]) > 20
-
-    wait_until(ask)  # on a busy machine one second may be too short for as many handshakes
-    process.signal()
-    assert process.wait() == 0
-    assert "Traceback" not in process.log and "TLS failed" not in process.log

@@ -18,7 +18,7 @@ from harness.combining import long
 from harness.interpreter import NEEDS_LINUX, can_unshare
 from harness.load import load
 from harness.waiting import wait_until
-from harness.workers import GATED, Copied, Workers, is_alive
+from harness.workers import Copied, Workers, is_alive
 
 import aserve
 
@@ -263,17 +263,6 @@ def test_an_app_that_is_broken(start):
     assert running.first_words == {b"one", b"two"}
 
 
-@pytest.mark.long  # 15 s; reloads have the same
-@pytest.mark.provokes("Fatal Python error: Aborted")
-def test_an_app_that_hangs(start):
-    """The trial of an app has --start-timeout, and the hanging stack is told."""
-    process = start("--workers", "2", "--start-timeout", "15")  # enough for an import on a busy machine
-    process.wait_for_workers(2)
-    process.write_app("import time\ntime.sleep(99)\n")
-    refused(process, r"the trial .* it was not ready within 15 s \(--start-timeout\)")
-    assert re.search(r'site_app.py", line \d in <module>', process.log)
-
-
 BROKEN_COPIES = [
     (
         "__init__.py",
@@ -313,21 +302,6 @@ def test_its_own_code_is_broken(start):
     process.wait_for_log("SIGHUP: done")
 
 
-@pytest.mark.long  # tests/processes has the same with played processes
-@pytest.mark.long_on_pypy
-def test_settings_that_are_wrong(start, tmp_path):
-    """Wrong settings are told by their mistake."""
-    (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nworkers = 1\n")
-    process = start()
-    process.wait_for_workers(1)
-    for text, why in (
-        ("workers = 'many'", "workers in .*: 'many' is not a whole number"),
-        ("", "the settings do not ask for workers any more"),
-    ):
-        (tmp_path / "pyproject.toml").write_text(f"[tool.aserve]\n{text}\n")
-        refused(process, rf"the trial \(pid \d+\) could not start: {why}", 1)
-
-
 class Linked(Copied):
     """A copy whose interpreter the test may take away."""
 
@@ -350,55 +324,6 @@ def test_a_missing_interpreter_changes_nothing(start, tmp_path):
 
 
 # Upgrades beside other events
-
-
-@pytest.mark.long  # tests/processes has the same with played processes
-@pytest.mark.long_on_pypy
-def test_during_a_reload(start, tmp_path, wait_until):
-    """The reload is finished first."""
-    process = start("--workers", "2")
-    process.wait_for_workers(2)
-    process.write_app(GATED)
-    process.signal(signal.SIGHUP)
-    wait_until((tmp_path / "waiting").exists)
-    process.signal(signal.SIGUSR2)
-    (tmp_path / "gate").touch()
-    process.wait_for_log("SIGHUP: done")
-    process.wait_for_log(DONE, 40)
-    assert process.log.index("SIGHUP: done") < process.log.index("SIGUSR2: the trial")
-    process.wait_for_workers(2)
-    assert process.stop() == 0
-
-
-@pytest.mark.long  # tests/processes has the same with played processes
-@pytest.mark.long_on_pypy
-def test_reload_during_it(start, tmp_path, wait_until):
-    """A reload during the trial is finished before the new code takes over."""
-    process = start("--workers", "1")
-    process.wait_for_workers(1)
-    process.write_app(GATED)
-    process.signal(signal.SIGUSR2)
-    wait_until((tmp_path / "waiting").exists)
-    process.signal(signal.SIGHUP)
-    process.wait_for_log("SIGHUP: replacing 1 worker")
-    (tmp_path / "gate").touch()
-    process.wait_for_log(DONE, 40)
-    assert process.log.index("SIGHUP: done") < process.log.index("upgraded from")
-    process.wait_for_workers(1)
-
-
-@pytest.mark.long  # tests/processes has the same with played processes
-@pytest.mark.long_on_pypy
-def test_term_during_it(start, tmp_path, wait_until):
-    """SIGTERM ends all processes, the trial too, and leaves nothing."""
-    process = start("--workers", "2")
-    process.wait_for_workers(2)
-    process.write_app(GATED)
-    process.signal(signal.SIGUSR2)
-    wait_until((tmp_path / "waiting").exists)
-    assert len(process.workers) == 3
-    assert process.stop() == 0
-    assert "nothing was upgraded" not in process.log
 
 
 GATE = """\

@@ -19,7 +19,7 @@ from harness.combining import each_once, long
 from harness.interpreter import NEEDS_LINUX, first_on_pypy
 from harness.load import Load, load
 from harness.process import run_command
-from harness.workers import GATED, children_of, is_alive
+from harness.workers import children_of, is_alive
 
 pytestmark = [NEEDS_LINUX, pytest.mark.any_parser]
 
@@ -215,18 +215,6 @@ def test_sigquit_waits_for_nothing(start, raw_client, tmp_path, wait_until):
 
 
 @pytest.mark.long_on_pypy
-def test_term_while_it_starts(tmp_path):
-    """SIGTERM while the first worker imports the app ends the command at once."""
-    (tmp_path / "slow.py").write_text("import time, sys\nprint('here', flush=True)\ntime.sleep(99)\n")
-    command = [sys.executable, "-Im", "aserve", "slow:app", "--workers", "2", "--bind", "127.0.0.1:0"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "here\n"
-    process.send_signal(signal.SIGTERM)
-    _, log = process.communicate(timeout=20)
-    assert process.returncode == 0 and "stopped" in log and "Traceback" not in log
-
-
-@pytest.mark.long_on_pypy
 def test_a_drain_that_takes_too_long(start, raw_client, tmp_path, wait_until):
     """A request cut off at --drain-timeout makes the exit status 1, and has a line of the worker's in the access log."""
     log = tmp_path / "access.log"
@@ -255,22 +243,6 @@ def test_the_files_of_the_supervisor(start, tmp_path, wait_until):
 
 
 # Ends that nobody asked for
-
-
-def test_a_crashed_worker_is_replaced(start, raw_client, wait_until):
-    """A dead worker is replaced in its slot; the rest serve on meanwhile, and the log tells the crash."""
-    process = start("--workers", "2")
-    pids = process.wait_for_workers(2)
-    client = raw_client(process)
-    client.request("/die")
-    assert client.is_closed()
-    number, pid = process.wait_for_log(r"worker (\d) \(pid (\d+)\) has crashed after").groups()
-    assert int(pid) in pids
-    process.wait_for_log(
-        rf"worker {number} \(pid {pid}\) has crashed after \d+ s: it was killed by SIGKILL; another is"
-    )
-    assert int(pid) not in process.wait_for_workers(2)
-    process.wait_for_log("no worker is missing any more: 2 workers")
 
 
 @pytest.mark.long_on_pypy
@@ -380,17 +352,6 @@ def test_kept_connections_go_on(start, raw_client, tmp_path, wait_until, bind, f
     assert {int(reply.body.split()[1]) for reply in replies} <= set(pids)
 
 
-@pytest.mark.long  # test_storm_replacing.py has three, under load
-def test_never_fewer_workers(start):
-    """During a reload the number of workers never falls, and the successor serves before an old worker goes."""
-    process = start("--workers", "2")
-    process.wait_for_workers(2)
-    process.signal(signal.SIGHUP)
-    process.wait_for_log("SIGHUP: done")
-    events = re.findall(r"worker (\d) \(pid \d+\) (is ready|drains)", process.log)
-    assert events[2:] == [("1", "is ready"), ("1", "drains"), ("2", "is ready"), ("2", "drains")]
-
-
 @pytest.mark.provokes("Fatal Python error: Segmentation fault")
 # test_storm_replacing.py has all rows, with fewer words
 @pytest.mark.parametrize(("source", "why", "tracebacks"), [BROKEN[0], *map(long, BROKEN[1:5])])
@@ -428,54 +389,6 @@ def test_a_reload_of_code_that_answers_with_errors(start):
     assert process.wait_for_workers(2) == before
 
 
-@pytest.mark.long  # test_storm_replacing.py has the same under load
-@pytest.mark.long_on_pypy
-@pytest.mark.provokes("Fatal Python error: Aborted")
-def test_a_reload_of_code_that_hangs(start):
-    """--start-timeout ends a hanging successor, with its stack; without the setting, a kill does."""
-    process = start("--workers", "1", "--start-timeout", "6")
-    before = process.wait_for_workers(1)
-    process.write_app("import time\ntime.sleep(99)\n")
-    process.signal(signal.SIGHUP)
-    process.wait_for_log(
-        r"nothing was reloaded: .* it was not ready within 6 s \(--start-timeout\); correct it, .* as before: 1 of 1 worker"
-    )
-    assert re.search(r'site_app.py", line \d in <module>', process.log)
-    assert process.wait_for_workers(1) == before
-
-
-@pytest.mark.long  # tests/processes has the same with played processes
-@pytest.mark.long_on_pypy
-def test_reloads_during_a_reload(start, tmp_path, wait_until):
-    """However many reloads are asked for during a reload, exactly one more follows."""
-    process = start("--workers", "2")
-    process.wait_for_workers(2)
-    process.write_app(GATED)
-    process.signal(signal.SIGHUP)
-    process.wait_for_log("replacing 2 workers")
-    for number in range(1, 4):
-        process.signal(signal.SIGHUP)
-        wait_until(lambda: process.count("once more, after what is under way: worker 1 .* has been starting") == number)  # noqa: B023
-    (tmp_path / "gate").touch()
-    wait_until(lambda: process.count("SIGHUP: done") == 2)
-    process.wait_for_workers(2)
-    assert process.count("SIGHUP: replacing 2 workers") == process.count("SIGHUP: done") == 2
-    assert process.stop() == 0
-
-
-@pytest.mark.long  # test_storm_replacing.py has the same under load
-@pytest.mark.long_on_pypy
-def test_term_during_a_reload(start):
-    """SIGTERM during a reload ends all workers, starting ones included."""
-    process = start("--workers", "2")
-    process.wait_for_workers(2)
-    process.write_app("import time\ntime.sleep(99)\n")
-    process.signal(signal.SIGHUP)
-    process.wait_for_log("replacing 2 workers")
-    assert process.stop() == 0
-    assert "could not start" not in process.log
-
-
 @pytest.mark.long_on_pypy
 def test_settings_are_read_anew(start, tmp_path):
     """A reload reads the file of settings; settings that need a restart are told, and a mistake changes nothing."""
@@ -496,19 +409,6 @@ def test_settings_are_read_anew(start, tmp_path):
         "nothing was reloaded: workers in .*: 'many' is not a whole number; .*; correct it, and send SIGHUP"
     )
     assert len(process.wait_for_workers(2)) == 2
-
-
-@pytest.mark.long  # test_storm_replacing.py has the same under load
-@pytest.mark.long_on_pypy
-def test_a_touched_file_is_a_reload(start, tmp_path):
-    """--touch-reload: a new or changed file does the same as SIGHUP."""
-    process = start("--workers", "1", "--touch-reload", "touched")
-    (before,) = process.wait_for_workers(1)
-    process.write_app("two")
-    (tmp_path / "touched").touch()
-    process.wait_for_log("touched has changed: replacing 1 worker")
-    process.wait_for_log("touched has changed: done")
-    assert ask(process)[0] == "two"
 
 
 def test_nothing_is_left_of_reloads(start, wait_until):

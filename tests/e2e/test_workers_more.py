@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import re
 import signal
 import socket
@@ -18,21 +17,6 @@ pytestmark = [NEEDS_LINUX, pytest.mark.any_parser, pytest.mark.long_on_pypy]
 
 
 # One worker more, one less, another
-
-
-@pytest.mark.long  # test_storm_replacing.py has the same under load
-def test_one_more_and_one_less(start_workers):
-    """SIGTTIN and SIGTTOU; the last worker stays."""
-    process = start_workers("--workers", "1")
-    with load(functools.partial(RawClient, process.address)):
-        process.signal(signal.SIGTTIN)
-        process.wait_for_log("SIGTTIN: the number of workers is 2 now; it was 1")
-        _, second = process.wait_for_workers(2)
-        process.signal(signal.SIGTTOU)
-        process.wait_for_log("SIGTTOU: the number of workers is 1 now")
-        assert process.wait_for_workers(1) == [second]
-    process.signal(signal.SIGTTOU)
-    process.wait_for_log("SIGTTOU: the number of workers stays 1")
 
 
 @pytest.mark.parametrize(
@@ -56,19 +40,6 @@ def app(environ, start_response):
     process = start_workers(*flags, app=source)
     assert raw_client(process).fetch().status == 200
     assert set((tmp_path / "seen").read_text().split()) == {str(is_true)}
-
-
-@pytest.mark.long  # test_storm_replacing.py has the same under load
-def test_a_worker_that_is_told_to_end(start_workers):
-    """SIGTERM to a worker: its successor serves before the drain."""
-    process = start_workers("--workers", "2")
-    first, second = process.wait_for_workers(2)
-    with load(functools.partial(RawClient, process.address)):
-        os.kill(second, signal.SIGTERM)
-        process.wait_for_log(rf"worker 2 is to be replaced: worker 2 \(pid {second}\): it was sent SIGTERM")
-        process.wait_for_log(rf"worker 2 \(pid {second}\) has ended: it exited with status 0")
-        assert first in process.wait_for_workers(2)
-    assert process.count("is ready") == 3
 
 
 def test_logs_are_reopened(start_workers, raw_client, tmp_path, wait_until):

@@ -371,27 +371,6 @@ def test_a_response_that_is_none(connect, status):
     assert client.ended == {stream} and client.status(stream) == 500 and not client.goaways
 
 
-def test_a_reader_that_stands_still(connect):
-    """The stream is reset after --write-timeout; the connection stays."""
-    client = connect(returning([BIG]), write_seconds=3)
-    client.gives_room = False
-    stream = client.ask()
-    client.pump()
-    client.pass_seconds(5)
-    client.pump()
-    assert client.resets == {stream: ErrorCodes.INTERNAL_ERROR} and not client.goaways
-
-
-def test_a_body_that_does_not_come(connect):
-    """The request is answered with 408 after --body-timeout, without a field of connections."""
-    client = connect(body_seconds=3)
-    stream = client.ask(*request(b"POST"), ends=False)
-    client.pump()
-    client.pass_seconds(5)
-    client.pump()
-    assert client.status(stream) == 408 and b"connection" not in client.heads[stream]
-
-
 @pytest.mark.parametrize("end", ["data", "trailers", "reset"])
 def test_the_rest_of_a_body_that_is_answered(connect, end):
     """The rest is dropped, and the end is the stream's; so a drain need not wait longer."""

@@ -3,7 +3,7 @@
 import os
 
 FOLDER = os.environ["DJANGO_SITE_FOLDER"]
-SECRET_KEY = "only for tests, on loopback"
+SECRET_KEY = "only for benchmarks, on loopback"
 DEBUG = False
 ALLOWED_HOSTS = ["127.0.0.1"]
 ROOT_URLCONF = "urls"
@@ -11,8 +11,6 @@ USE_TZ = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 STATIC_URL = "/static/"
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": os.path.join(FOLDER, "db.sqlite3")}}
-MEDIA_ROOT = os.path.join(FOLDER, "media")
-FILE_UPLOAD_MAX_MEMORY_SIZE = 100_000  # the test's upload goes to a file
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # quick, and only here
 INSTALLED_APPS = [
     "django.contrib.admin",
