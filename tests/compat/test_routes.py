@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 from harness.fakes import FakeConnection
-from harness.gateways import Left
-from harness.refusals import defaults_of
 
 from aserve import rpc
-from aserve.compat.routes import Routes, RouteSettings, compile_routes, lacks_action
+from aserve.compat.routes import Routes, compile_routes, lacks_action
 from aserve.core.body import BufferedBody
 from aserve.core.errors import ResponseTruncated
 from aserve.core.exchange import HTTP_1_0, UWSGI, Exchange
@@ -346,14 +344,3 @@ def test_rpcret_of_something_else(result, caplog):
     returning(result)
     assert split(respond("rpcret given"))[0].endswith("500 Internal Server Error")
     assert len(caplog.records) == 1
-
-
-def test_a_child_of_a_function(fork):
-    """A process forked by a function leaves at its return."""
-    rpc.register("fork", lambda: fork[0]() or b"x")
-    with pytest.raises(Left):
-        respond("rpc fork")
-
-
-def test_defaults_have_no_route():
-    assert defaults_of(RouteSettings) == {"route": ()}

@@ -65,23 +65,6 @@ def test_the_only_server_needs_no_name(start_process, tmp_path, flags):
     assert (tmp_path / "control").is_socket()
 
 
-@pytest.mark.parametrize("flags", [("--workers", "1"), later_on_pypy(())], ids=["workers", "alone"])
-def test_a_caller_that_says_no_more(start_workers, start_process, control, flags):
-    """A caller such as `echo ... | socat` closes its side, and gets its answer, at once or later."""
-    flags = (*flags, "--control", control)
-    start = start_workers if "--workers" in flags else lambda *flags: start_process("hello", *flags)
-    start(*flags)
-    for question in ("stacks", "reload"):
-        with socket.socket(socket.AF_UNIX) as sock:
-            sock.settimeout(60)
-            sock.connect(control)
-            sock.sendall(json.dumps({"ask": question}).encode() + b"\n")
-            sock.shutdown(socket.SHUT_WR)
-            with sock.makefile() as lines:
-                answer = [json.loads(line) for line in lines]
-        assert "text" in answer[0] or answer[0]["error"].startswith("this server has no supervisor")
-
-
 @pytest.mark.long_on_pypy
 @pytest.mark.parametrize("flags", [("--workers", "1"), long(((),))], ids=["workers", "alone"])
 def test_a_slow_request(start_workers, start_process, control, tmp_path, flags):

@@ -7,7 +7,6 @@ import contextlib
 import logging
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -73,35 +72,6 @@ async def test_it_serves_inside_the_block():
     await run(main)
 
 
-async def test_a_server_listens_on_several_addresses(tmp_path):
-    """One server listens on several addresses at once, and names all in order."""
-
-    async def main():
-        path = str(tmp_path / "socket")
-        async with aserve.Server(apps.environ_json, bind=["127.0.0.1:0", f"unix:{path}", "127.0.0.1:0"]) as server:
-            first, unix, last = server.addresses
-            assert unix == path
-            assert first != last
-            for address in server.addresses:
-                assert b'"wsgi.version"' in await fetch(address)
-        assert not os.path.exists(path)
-
-    await run(main)
-
-
-async def test_several_servers_share_a_loop():
-    """Several servers share a loop, each with its app, settings and workers."""
-
-    async def main():
-        async with aserve.Server(apps.hello, bind="127.0.0.1:0", threads=2) as one:
-            async with aserve.Server(apps.several_chunks, bind="127.0.0.1:0", threads=0) as two:
-                bodies = await asyncio.gather(*(fetch(server.addresses[0]) for server in [one, two] * 10))
-                assert bodies == [b"hello\n", b"one two three"] * 10
-            assert await fetch(one.addresses[0]) == b"hello\n"
-
-    await run(main)
-
-
 @pytest.mark.parametrize("times", [1, 3])
 async def test_cancellation_finishes_what_runs(times):
     """Cancelling serve(), even again during the drain, finishes running requests before the return."""
@@ -157,51 +127,6 @@ async def test_exception_in_the_block():
 
         with pytest.raises(KeyError):
             await serve_and_raise()
-
-    await run(main)
-
-
-async def test_failed_start_leaves_nothing(tmp_path):
-    """A server that cannot start leaves nothing open: used port, unwritable access log."""
-
-    async def main():
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
-            for settings in (
-                {"bind": f"127.0.0.1:{port}"},
-                {"bind": ["127.0.0.1:0", f"127.0.0.1:{port}"]},
-                {"bind": "127.0.0.1:0", "access_log": str(tmp_path / "no" / "folder")},
-                {"bind": f"unix:{tmp_path}/no/folder"},
-            ):
-                before = open_files()
-                with pytest.raises(OSError) as caught:
-                    async with aserve.Server(apps.hello, **settings):
-                        pass
-                assert "\n" not in str(caught.value)
-                wait_until(lambda: open_files() <= before)  # noqa: B023
-
-    await run(main)
-
-
-async def test_one_drain_after_another():
-    """drain() may be called early; the end of the block then has nothing to do."""
-
-    async def main():
-        async with aserve.Server(apps.hello, bind="127.0.0.1:0") as server:
-            assert await fetch(server.addresses[0]) == b"hello\n"
-            assert await server.drain() is True
-            drained = asyncio.get_running_loop().time()
-        assert asyncio.get_running_loop().time() - drained < 25  # not --drain-timeout once more
-
-    await run(main)
-
-
-async def test_a_second_start_is_refused():
-    async def main():
-        async with aserve.Server(apps.hello, bind="127.0.0.1:0") as server:
-            with pytest.raises(RuntimeError, match="serves already"):
-                await server.start()
-            assert await fetch(server.addresses[0]) == b"hello\n"
 
     await run(main)
 

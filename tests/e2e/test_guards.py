@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import os
-import re
 
 import pytest
 from harness.interpreter import NEEDS_LINUX, ONCE
@@ -160,20 +159,3 @@ def test_no_message_has_a_value(folder):
     status, told = run(folder, "translate", "never.ini")
     assert status == 1 and told.count("never.ini:3: route = ...: aserve cannot obey it") == 2
     assert f"send:{SECRET}" not in told and f"basicauth:Site,ann:{SECRET}" in told
-
-
-@ONCE
-@pytest.mark.parametrize("words", [["--bind", "uwsgi://0.0.0.0:0"], ["--static", "/s=/no/such/folder"], []])
-def test_check_warns_as_a_start_does(folder, serve, words):
-    """--check warns as a start with the same arguments does."""
-    (folder / "noted.ini").write_text("[uwsgi]\nmodule = site_app\nvhost = true\nroute = ^/ donotlog:\n")
-    process = serve("noted.ini", *words)
-    process.wait_for_log("serving on")
-    status, told = run(folder, "--check", "noted.ini", "--bind", "127.0.0.1:0", *words)
-    assert status == 0 and warnings_in(process.log) and warnings_in(process.log) <= warnings_in(told)
-
-
-def warnings_in(text):
-    """Return the warnings of a log, without times and numbers of ports."""
-    found = [line.partition("WARNING")[2] for line in text.splitlines() if "WARNING" in line]
-    return {re.sub(r":[0-9]+", "", line) for line in found}

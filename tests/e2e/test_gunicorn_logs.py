@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import socket
 
 import pytest
 from harness.client import RawClient
@@ -153,21 +152,6 @@ def test_a_dictionary_with_classes_of_the_app(start, tmp_path, where):
     ask(process, "/one")
     stop(process)
     assert (tmp_path / "own.log").read_text() == "own /one\n"
-
-
-def test_syslog_gets_messages_and_requests(start, tmp_path):
-    """syslog gets messages and requests with gunicorn's prefix; standard error gets messages, too."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
-        server.bind(("127.0.0.1", 0))
-        server.settimeout(30)
-        (tmp_path / "conf.py").write_text("")
-        process = start(
-            "bind = '127.0.0.1:0'\nsyslog = True\nsyslog_prefix = 'shop'\n"
-            f"syslog_addr = 'udp://127.0.0.1:{server.getsockname()[1]}'\n"
-        )
-        ask(process, "/one")
-        wait_until(lambda: b'"GET /one HTTP/1.1" 200 5' in server.recv(8192))
-        stop(process)
 
 
 def test_a_log_of_errors(tmp_path):

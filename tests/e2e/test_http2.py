@@ -105,17 +105,6 @@ def echo_in_pieces(environ, start_response):
 
 
 @also_inline
-def test_a_file_goes_through_frames(serve_http2, new_client, tmp_path):
-    (tmp_path / "file").write_bytes(os.urandom(1 << 20))
-
-    def app(environ, start_response):
-        start_response("200 OK", [])
-        return environ["wsgi.file_wrapper"](open(tmp_path / "file", "rb"))
-
-    assert new_client(serve_http2(app)).get("/").content == (tmp_path / "file").read_bytes()
-
-
-@also_inline
 def test_a_response_that_is_read_after_the_end(serve_http2, authority):
     """The server sends its last octets, and reads on: a reading client gives room, and a closed socket would answer with a reset."""
     RawClient.authority = str(authority.certificate)
@@ -225,28 +214,6 @@ def test_uploads_beside_visitors_who_leave(serve_http2, context):
             assert answered(client, *uploads, *more) == [b"30000 0"] * 10
 
 
-@also_inline
-@needs_curl_of_http2
-@pytest.mark.parametrize(
-    ("flags", "status"),
-    [
-        (["--request-target", "/%"], 400),
-        (["-H", "Host: a b"], 400),
-        (["-H", "Host:"], 400),
-        (["-d", "a" * 2000], 413),
-        (["--request-target", "/" + "a" * 9000], 414),
-        (["-H", "Expect: nothing", "-d", "a"], 417),
-        ([each for number in range(101) for each in ("-H", f"X-{number}: a")], 431),
-    ],
-)
-def test_refusals_have_the_status_of_http_1(serve_http2, authority, flags, status):
-    """A request that HTTP/1.1 refuses is refused with the same status."""
-    found = curl(
-        serve_http2(max_body_bytes=1000), authority, "-o", "/dev/null", "-w", "%{http_code} %{http_version}", *flags
-    )
-    assert found == b"%d 2" % status
-
-
 @one_way
 def test_fields_that_nobody_may_forge(serve_http2, new_client):
     """Fields set by a proxy, and names that would become such in the environ, are taken from no other client."""
@@ -289,23 +256,6 @@ def test_each_stream_has_its_log_line(serve_http2, new_client, tmp_path):
 
 
 # The end
-
-
-@also_inline
-def test_a_drain_answers_running_requests(serve_http2, context):
-    """A running request is answered after the GOAWAY, and the last GOAWAY names it. httpx gives a request up at the first GOAWAY, so the client is
-    ours.
-    """
-    gate = apps.Gate()
-    server = serve_http2(gate, threads=2)
-    with contextlib.closing(HTTP2Client(server.address, context=context)) as client:
-        client.ask(request())
-        gate.wait_entered()
-        server.begin_drain()
-        gate.open()
-        assert client.recv_response().status == 200
-        while client.goaways[-1:] != [(1, 0)]:
-            client.receive()
 
 
 @also_inline

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pathlib
 import re
 import signal
 
@@ -88,21 +87,6 @@ def test_counts_outlive_workers(start_workers, raw_client, tmp_path, flags):
     assert len(list(folder.glob("counter_*.db"))) <= 7
     assert process.stop() == 0
     assert len(list(folder.glob("counter_*.db"))) <= 7  # the user's folder stays
-
-
-@NEEDS_LINUX
-def test_a_folder_of_our_own(start_workers, raw_client, tmp_path):
-    """Without a folder of the user's one is made, neither at home nor here, and removed at the end."""
-    path = tmp_path / "m"
-    process = start_workers("--workers", "1", "--metrics", f"unix:{path}", app=APP)
-    process.wait_for_workers(1)
-    raw_client(process).fetch("/")
-    wait_until(lambda: hits(path) == 1)
-    folder = pathlib.Path(raw_client(process).fetch("/where").body.decode())
-    assert folder.parent in (pathlib.Path("/dev/shm"), pathlib.Path("/tmp"))
-    assert list(folder.glob("counter_w1.db"))
-    assert process.stop() == 0
-    assert not folder.exists() and not list(tmp_path.rglob("*.db"))
 
 
 @NEEDS_LINUX

@@ -135,25 +135,6 @@ def test_a_reload_makes_a_new_mold(start, flags):
     assert process.stop() == 0
 
 
-@pytest.mark.long_on_pypy
-def test_reload_of_broken_code(start):
-    """Broken code changes nothing, and a crashed worker is replaced by the old code."""
-    process = start()
-    before, mold = wait_for(process)
-    process.write_app("raise ValueError('broken')\n")
-    process.signal(signal.SIGHUP)
-    process.wait_for_log(
-        r"SIGHUP: nothing was reloaded: the mold \(pid \d+\) could not start: importing .* raised ValueError: broken; "
-        r"correct it, and send SIGHUP; still serving as before: 2 of 2 workers"
-    )
-    assert wait_for(process) == (before, mold)
-    os.kill(before[0], signal.SIGKILL)
-    process.wait_for_log("no worker is missing any more")
-    after, same = wait_for(process)
-    assert same == mold and len({*before, *after}) == 3
-    assert {ask(process)[0] for _ in range(4)} == {"one"}
-
-
 BROKEN = [
     ("raise ValueError('no')\n", "importing .* raised ValueError: no", 1),
     ("import os\nos._exit(3)\n", "it exited with status 3 before it was ready, without a word", 0),

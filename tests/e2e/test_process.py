@@ -228,13 +228,6 @@ def test_a_key_that_only_root_may_read(tmp_path, folder, authority):
     ), done.stderr
 
 
-@pytest.mark.long_on_pypy
-@needs_root
-def test_a_warning_for_root(start_process):
-    """Root without --user is told so."""
-    assert "WARNING  the app runs as root" in start_process("hello").log
-
-
 def run(*arguments):
     return run_command(*arguments, env={"PATH": os.environ["PATH"]})
 

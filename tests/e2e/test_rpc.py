@@ -339,27 +339,6 @@ def test_route_in_the_environment(start_process, app_file):
     assert fetch(process.address[1], "/c").endswith(b"app")
 
 
-@pytest.mark.long_on_pypy
-@pytest.mark.parametrize(
-    ("flags", "text"),
-    [
-        (["--route", "^/(rpc", "rpc f"], "is no regular expression"),
-        (["--route", "rpcvar:X f"], "there is no action 'rpcvar'; there are rpc, call, rpcraw, rpcret"),
-        (["--route", "^/rpc", "--threads", "1"], "it has no action"),
-        (["--route", "^/rpc"], "it has no action"),
-    ],
-)
-def test_a_mistake_ends_the_command(flags, text, tmp_path):
-    """A mistake ends the command with one line, before the app is imported."""
-    done = subprocess.run(
-        [sys.executable, "-Im", "aserve", "no_such_app:app", "--bind", "127.0.0.1:0", *flags],
-        cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert done.stderr.startswith("aserve: error: --route ") and text in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
 # Through nginx
 
 NGINX = """

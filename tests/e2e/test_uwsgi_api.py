@@ -9,7 +9,7 @@ import signal
 import pytest
 from harness.client import RawClient
 from harness.combining import long
-from harness.interpreter import NEEDS_LINUX, first_on_pypy
+from harness.interpreter import NEEDS_LINUX
 from harness.uwsgi_apps import APP, ask, notes, who
 
 pytestmark = [NEEDS_LINUX, pytest.mark.any_parser]
@@ -74,22 +74,6 @@ def test_lock_of_the_dead(start, wait_until):
     assert ask(process, "uwsgi.lock(1) or uwsgi.is_locked(1)")[0] == "True"
 
 
-@pytest.mark.parametrize("flags", first_on_pypy([[], long(["--preload"]), long(["--threads", "0"])]))
-def test_each_tick_is_one_workers(start, flags, wait_until):
-    """Each tick is one worker's: five are five, of however many workers."""
-    extra = (
-        "@rbtimer(0.02)\ndef endless(number):\n    note('endless')\n"
-        "uwsgi.register_signal(9, '', lambda number: note('five'))\nuwsgi.add_rb_timer(9, 0.02, 5)\n"
-    )
-    process = start(*flags, extra=extra, size=3)
-    pids = workers_of(process, 3, "--preload" in flags)
-    wait_until(lambda: len(who(process, "five")) >= 5, 40)
-    count = len(who(process, "endless"))
-    wait_until(lambda: len(who(process, "endless")) >= count + 20, 40)
-    assert len(who(process, "five")) == 5 and {pid for _, pid in notes(process)} <= set(pids)
-    assert process.stop() == 0
-
-
 def test_signals_reach_all_one_or_any_worker(start, wait_until):
     """A request raises a signal: for all workers, for one, for any."""
     extra = (
@@ -107,24 +91,6 @@ def test_signals_reach_all_one_or_any_worker(start, wait_until):
 
 
 GATED = "signal(1)(lambda number: gate('gate'))\n@timer(0.05)\ndef tick(number):\n    note('tick')\n"
-
-
-@pytest.mark.provokes("was killed by SIGKILL")
-def test_a_function_that_hangs(start, wait_until):
-    """A hanging function stops no other; when its worker is killed, another runs the signals raised meanwhile."""
-    process = start(extra=GATED)
-    workers_of(process, 2)
-    ask(process, "uwsgi.signal(1)")
-    (hanging,) = wait_until(lambda: who(process, "gate-waits"))
-    ask(process, "uwsgi.signal(1)")
-    count = len(who(process, "tick"))
-    wait_until(lambda: len(who(process, "tick")) >= count + 20, 40)
-    assert who(process, "gate-waits") == [hanging]
-    os.kill(hanging, signal.SIGKILL)
-    _, other = wait_until(lambda: who(process, "gate-waits")[1:] and who(process, "gate-waits"))
-    assert other != hanging
-    open_gate(process, "gate")
-    wait_until(lambda: who(process, "gate-open") == [other])
 
 
 @pytest.mark.long_on_pypy

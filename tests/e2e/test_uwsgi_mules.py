@@ -94,16 +94,6 @@ def test_a_program_of_a_mule_gets_messages(start, wait_until):
 
 
 @pytest.mark.long_on_pypy
-def test_an_upgrade_finds_the_queues(start, wait_until):
-    process = start("-")
-    process.signal(signal.SIGUSR2)
-    process.wait_for_log("SIGUSR2: done", 60)
-    assert ask(process, "work('job')")[0] == "True"
-    wait_until(lambda: who(process, "job"), PATIENCE_SECONDS)
-    assert process.stop() == 0
-
-
-@pytest.mark.long_on_pypy
 @pytest.mark.provokes("was killed by SIGKILL")
 def test_counts_go_on_over_workers(start, wait_until):
     """Workers' requests are counted over their ends, as a status page shows."""

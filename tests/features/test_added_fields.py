@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from harness.refusals import defaults_of, error_of
+from harness.refusals import error_of
 
 from aserve.features import Config
-from aserve.features.added_fields import AddedFields, AddedFieldSettings, parse_field
+from aserve.features.added_fields import AddedFields, parse_field
 
 HSTS = "Strict-Transport-Security: max-age=31536000; includeSubDomains"
 
@@ -58,7 +58,3 @@ def test_a_variable_has_a_field_a_line():
     config = Config.from_sources({}, {"ASERVE_ADD_FIELD": "X-A: 1, 2\nX-B: 3"}, {})
     assert AddedFields(config).fields(False) == (("X-A", "1, 2"), ("X-B", "3"))
     assert AddedFields.is_on(config) and not AddedFields.is_on(Config())
-
-
-def test_defaults_add_no_field():
-    assert defaults_of(AddedFieldSettings) == {"add_field": ()}

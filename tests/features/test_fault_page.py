@@ -8,12 +8,11 @@ import socket
 import pytest
 from harness import apps
 from harness.calling import call
-from harness.refusals import defaults_of
 
 from aserve.core.errors import Fault
 from aserve.core.exchange import IS_FORWARDED
 from aserve.features import Config, fault_page
-from aserve.features.fault_page import MARK, FaultPage, FaultPages, FaultPageSettings, is_loopback_name, is_ours
+from aserve.features.fault_page import MARK, FaultPage, FaultPages, is_loopback_name, is_ours
 from aserve.lifecycle.loading import not_loaded
 
 pytestmark = pytest.mark.long_on_pypy
@@ -201,7 +200,3 @@ def test_the_extension_shows_a_told_fault():
 def test_no_app_is_never_called():
     with pytest.raises(AssertionError, match="could not be imported"):
         not_loaded({}, None)
-
-
-def test_defaults_show_pages_to_this_machine():
-    assert defaults_of(FaultPageSettings) == {"reload_page": "auto"}

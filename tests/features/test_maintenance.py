@@ -8,13 +8,12 @@ import threading
 
 import pytest
 from harness import apps
-from harness.refusals import defaults_of
 from harness.waiting import wait_until
 
 from aserve.connections.monitoring.stacks import describe_stacks
 from aserve.features import Config
 from aserve.features import maintenance as maintenance_module
-from aserve.features.maintenance import PLAIN, TEXT, Maintenance, MaintenanceSettings
+from aserve.features.maintenance import PLAIN, TEXT, Maintenance
 
 
 @pytest.fixture
@@ -179,10 +178,6 @@ def test_a_file_that_cannot_be_seen(maintenance, path, monkeypatch, caplog):
 
 def test_settings_name_a_file():
     assert Maintenance.is_on(Config(maintenance="/a")) and not Maintenance.is_on(Config())
-
-
-def test_defaults_serve_no_page():
-    assert defaults_of(MaintenanceSettings) == {"maintenance": None}
 
 
 def test_its_thread_is_left_out_of_stacks(maintenance):

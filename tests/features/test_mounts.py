@@ -7,11 +7,10 @@ import sys
 import pytest
 from harness import apps
 from harness.calling import call
-from harness.refusals import defaults_of
 
 from aserve.core.errors import AserveError
 from aserve.features import Config
-from aserve.features.mounts import Mounting, Mounts, MountSettings, load_with_mounts, nothing_here, parse_mount
+from aserve.features.mounts import Mounting, Mounts, load_with_mounts, nothing_here, parse_mount
 from aserve.lifecycle.loading import not_loaded
 from aserve.settings import ConfigError
 from aserve.settings.prefixes import Below
@@ -93,10 +92,6 @@ def test_mounts_of_a_program():
 def test_nothing_here_is_a_404():
     answer = call(nothing_here)
     assert (answer.status, answer.body) == ("404 Not Found", b"404: nothing is served at this path\n")
-
-
-def test_defaults_mount_no_app():
-    assert defaults_of(MountSettings) == {"mount": ()}
 
 
 @pytest.mark.parametrize("app", ["shop.admin:app", "admin", "apps/admin.py:app", "a:create('x', y=1)"])

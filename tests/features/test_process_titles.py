@@ -8,11 +8,11 @@ import types
 
 import pytest
 from harness.extensions import new_context
-from harness.refusals import defaults_of, error_of
+from harness.refusals import error_of
 
 from aserve.connections.monitoring.statistics import Statistics
 from aserve.features import Config
-from aserve.features.process_titles import MAX_TEXT, ProcessTitles, ProcessTitleSettings, Title
+from aserve.features.process_titles import MAX_TEXT, ProcessTitles, Title
 
 NOTHING = Statistics(*[0] * len(Statistics._fields))
 BUSY = NOTHING._replace(connections_running=3, workers=4, workers_idle=2)
@@ -71,10 +71,6 @@ def test_each_second_the_title_is_written(shown):
 def test_whether_it_is_on(monkeypatch):
     monkeypatch.setitem(sys.modules, "setproctitle", types.SimpleNamespace(__spec__=True))
     assert ProcessTitles.is_on(Config(process_titles=True)) and not ProcessTitles.is_on(Config())
-
-
-def test_defaults_write_no_title():
-    assert defaults_of(ProcessTitleSettings) == {"process_titles": False}
 
 
 def test_titles_without_their_package(monkeypatch):

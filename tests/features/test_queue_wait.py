@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from harness import apps
 from harness.gateways import new_exchange
-from harness.refusals import defaults_of
 
 from aserve.core.exchange import HTTP_1_0, HTTP_1_1, SCGI_STATUS_FIELD, UWSGI
-from aserve.features.queue_wait import QueueWaitField, QueueWaitSettings
+from aserve.features.queue_wait import QueueWaitField
 from aserve.wsgi import Gateway
 from aserve.wsgi.response import CommonFields, error_response
 
@@ -47,7 +46,3 @@ def test_pieces_and_failures(app):
 
 def test_no_wait_is_told_as_zero():
     assert b"\r\nX-Wait: 0.0\r\n" in respond(arrived_at=0.0)[1]
-
-
-def test_defaults_add_no_field():
-    assert defaults_of(QueueWaitSettings) == {"queue_wait_header": None}

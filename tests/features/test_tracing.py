@@ -9,7 +9,7 @@ import threading
 import types
 
 import pytest
-from harness.refusals import defaults_of, error_of
+from harness.refusals import error_of
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -18,7 +18,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from aserve.core.exchange import Exchange
 from aserve.features import Config
-from aserve.features.tracing import TracingSettings, traced
+from aserve.features.tracing import traced
 from aserve.wsgi import FileWrapper
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -226,7 +226,3 @@ def test_tracing_without_its_package(monkeypatch):
     for found in ([], ["opentelemetry"]):  # another part may be installed alone
         monkeypatch.setattr(importlib.util, "find_spec", lambda name, found=found: name if name in found else None)
         assert "aserve-wsgi[otel]" in error_of(Config, tracing=True)
-
-
-def test_defaults_trace_nothing():
-    assert defaults_of(TracingSettings) == {"tracing": False}

@@ -8,10 +8,9 @@ import threading
 import pytest
 from harness import apps
 from harness.gateways import new_exchange
-from harness.refusals import defaults_of
 
 from aserve.features import Config
-from aserve.features.turnover import ConnectionLimits, Turnover, TurnoverSettings
+from aserve.features.turnover import ConnectionLimits, Turnover
 from aserve.wsgi import Gateway
 from aserve.wsgi.response import CommonFields
 
@@ -90,7 +89,3 @@ def test_by_the_settings():
     assert not ConnectionLimits.is_on(Config())
     for settings in ({"max_connection_requests": 1}, {"max_connection_seconds": 1.0}):
         assert ConnectionLimits.is_on(Config(**settings))
-
-
-def test_defaults_end_no_connection():
-    assert defaults_of(TurnoverSettings) == {"max_connection_requests": 0, "max_connection_seconds": 0.0}

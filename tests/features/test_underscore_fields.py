@@ -6,10 +6,9 @@ import logging
 
 import pytest
 from harness.fakes import FakeConnection
-from harness.refusals import defaults_of
 
 from aserve.core.exchange import Exchange
-from aserve.features.underscore_fields import UnderscoreSettings, UnderscoreStep
+from aserve.features.underscore_fields import UnderscoreStep
 
 HEAD = "REQUEST_METHOD\0GET\0REQUEST_URI\0/\0PATH_INFO\0/\0QUERY_STRING\0\0SERVER_PROTOCOL\0HTTP/1.1"
 
@@ -63,7 +62,3 @@ def test_a_value_that_looks_like_a_name(respond):
     """Such a value is one, and stays."""
     vars = "\0HTTP_X\0HTTP_OIDC_CLAIM_SUB\0HTTP_HOST\0a\0HTTP_AXB_C\0" + "1"
     assert respond(vars) == vars
-
-
-def test_defaults_keep_no_underscore_field():
-    assert defaults_of(UnderscoreSettings) == {"underscore_fields": ()}

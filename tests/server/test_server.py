@@ -214,18 +214,6 @@ async def test_drain_has_an_end(caplog):
     assert "report this" not in caplog.text
 
 
-@pytest.mark.parametrize(("threads", "extra"), [(1, 0), (2, 64)])
-async def test_one_thread_is_one_thread(threads, extra):
-    """An app promised one thread is never called by an extra one."""
-
-    async def main():
-        async with Server(hello, bind=LOOPBACK, threads=threads) as server:
-            workers = server._threads.executor.threads
-            assert workers._max_total - workers.max_threads == extra
-
-    await main()
-
-
 async def test_drain_twice_and_start_again():
     """A drained server may start again; draining twice does nothing more."""
 

@@ -14,8 +14,12 @@ from aserve.compat.moving.addresses import place_of, texts
         ("a", "a:8000"),
         ("tcp://a:1", "a:1"),
         ("[::1]", "[::1]:8000"),
+        ("[::]:80", "[::]:80"),
         ("fd://3", "fd:3"),
         ("unix:s", "unix:/srv/s"),
+        ("unix:/s", "unix:/s"),
+        ("unix:///s", "unix:/s"),
+        ("unix:@s", "unix:@s"),
     ],
 )
 def test_each_place_is_an_address_of_bind(value, place):

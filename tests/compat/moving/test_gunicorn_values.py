@@ -9,7 +9,6 @@ import pytest
 from aserve.compat.moving.draft import Draft, Given
 from aserve.compat.moving.gunicorn_values import (
     number,
-    place_of,
     real,
     take_cert_reqs,
     take_field_size,
@@ -21,7 +20,6 @@ from aserve.compat.moving.gunicorn_values import (
     take_request_line,
     take_ssl_version,
     text,
-    texts,
     whole,
 )
 from aserve.settings import ConfigError
@@ -52,12 +50,6 @@ def test_whole_numbers_have_no_fraction():
         whole(1.5)
 
 
-def test_texts_are_lists_or_split_at_commas():
-    assert texts("a, b,") == ["a", "b"] == texts(["a", "b"])
-    with pytest.raises(ValueError, match="3 is neither text nor a list"):
-        texts(3)
-
-
 def test_bounds_are_ours_with_a_note():
     """A number is kept in our bounds, with a note; below 0 it is wrong; None is unset."""
     draft = taken(number("keep-alive", 0.1, 86400), 0)
@@ -76,31 +68,6 @@ def test_plain_texts_may_be_numbers():
     assert taken(text("pid-file"), "a").facts == {"paths": ["pid-file"]}
     with pytest.raises(ConfigError, match=r"conf\.py:1: key = 3\.5: 3\.5 is not a path; accepted for pid-file"):
         taken(text("pid-file"), 3.5)
-
-
-@pytest.mark.parametrize(
-    ("value", "place"),
-    [
-        ("127.0.0.1:80", "127.0.0.1:80"),
-        (":80", "0.0.0.0:80"),
-        ("tcp://a:80", "a:80"),
-        ("0.0.0.0", "0.0.0.0:8000"),
-        ("[::1]", "[::1]:8000"),
-        ("[::]:80", "[::]:80"),
-        ("unix:a.sock", "unix:/srv/a.sock"),
-        ("unix:/a.sock", "unix:/a.sock"),
-        ("unix:///a.sock", "unix:/a.sock"),
-        ("unix:@a", "unix:@a"),
-        ("fd://3", "fd:3"),
-    ],
-)
-def test_places_are_addresses_of_binds(value, place):
-    assert place_of(value, "/srv/") == place
-
-
-def test_a_word_is_no_port():
-    with pytest.raises(ValueError, match="'a:b': 'b' is not a port"):
-        place_of("a:b", "")
 
 
 def test_lists_replace_earlier_ones():

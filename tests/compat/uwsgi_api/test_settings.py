@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from harness.refusals import defaults_of
 
-from aserve.compat.uwsgi_api.settings import CacheSpec, Extras, QueueSpec, UwsgiSettings, parse_cache, parse_queue
+from aserve.compat.uwsgi_api.settings import CacheSpec, Extras, QueueSpec, parse_cache, parse_queue
 from aserve.features import Config
-from aserve.features.sharing.settings import SharingSettings
 from aserve.settings import ConfigError
 
 
@@ -50,11 +48,6 @@ def test_without_the_module():
     """An app that cannot import uwsgi has no use for it."""
     with pytest.raises(ConfigError, match="which --uwsgi-module off prevents"):
         Config(uwsgi_cache=["items=1"], uwsgi_module="off")
-
-
-def test_defaults_turn_nothing_on():
-    own = {"uwsgi_module": "auto", "uwsgi_cache": (), "uwsgi_queue": None, "uwsgi_sharedarea": (), "uwsgi_metric": ()}
-    assert defaults_of(UwsgiSettings) == {**defaults_of(SharingSettings), **own}
 
 
 def test_extras_have_their_spellings():

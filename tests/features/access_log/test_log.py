@@ -437,11 +437,6 @@ def test_a_file_that_the_user_may_not_write_names_the_page(monkeypatch):
         AccessLog("/a")
 
 
-def test_a_response_that_never_started(log):
-    """A client that left before the app's first word is logged without a code."""
-    assert '" 0 - "' in line_of(log, code=0)
-
-
 @pytest.mark.parametrize(
     ("pairs", "line"),
     [

@@ -6,15 +6,8 @@ import contextlib
 import os
 import socket
 
-from harness.refusals import defaults_of
-
 from aserve.features.control import settings
 from aserve.features.control.settings import ControlSettings, running
-
-
-def test_defaults_name_no_socket():
-    """Without a name the socket is in the environment's folder."""
-    assert defaults_of(ControlSettings) == {"control": None}
 
 
 def test_where_the_socket_is(monkeypatch, tmp_path):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 
 import pytest
-from harness.refusals import defaults_of
 
 from aserve.features import Config
-from aserve.features.files.settings import FileSettings, Sent, parse_added_field, parse_expiry, parse_sent, parse_static
+from aserve.features.files.settings import Sent, parse_added_field, parse_expiry, parse_sent, parse_static
 from aserve.settings import ConfigError
 from aserve.settings.prefixes import Below
 
@@ -126,10 +125,3 @@ def test_names_of_an_index_are_files():
     for name in ("a/b", "..", ".htaccess"):
         with pytest.raises(ConfigError, match="is not the name of a file"):
             Config(static_index=[name])
-
-
-def test_defaults_serve_no_file():
-    assert defaults_of(FileSettings) == {
-        "static": (), "static_index": ("index.html",), "static_expires": (), "static_fields": (), "static_symlinks": False,
-        "x_sendfile": (), "compress": False, "compress_min_bytes": 1024,
-    }  # fmt: skip

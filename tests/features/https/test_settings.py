@@ -6,11 +6,10 @@ import importlib.util
 import os
 
 import pytest
-from harness.refusals import defaults_of
 
 from aserve.features import Config
 from aserve.features.https import settings
-from aserve.features.https.settings import HTTPSSettings, folder_of, serves_tls_alpn
+from aserve.features.https.settings import folder_of, serves_tls_alpn
 from aserve.settings import ConfigError, parse_bind
 
 NAME = "shop.example.org"
@@ -171,7 +170,3 @@ def test_warnings_of_certificates(fault, count):
     one = {"name": "a.example", "until": None, "fault": fault, "again": "2027-01-28 03:00 UTC"}
     found = config().advise({"certificates": [one]})
     assert len(found) == count and all("a.example: DNS; mend it" in text for text, _ in found)
-
-
-def test_off_by_default():
-    assert defaults_of(HTTPSSettings)["https"] == ()

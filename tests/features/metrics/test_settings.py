@@ -40,12 +40,6 @@ def test_whose_they_are():
         settings_of(EngineSettings())
 
 
-def test_defaults_count_nothing():
-    """Nothing is counted, and nobody is answered, until asked for; then the page is for this machine."""
-    names = ("metrics", "metrics_app", "statsd", "statsd_prefix", "stats", "status_page", "metrics_mode", "agent_check")
-    assert [getattr(Config(), name) for name in names] == [None, "on", None, "aserve", None, "local", None, None]
-
-
 def test_the_mode_of_sockets():
     """The mode is octal digits, or the umask's."""
     assert [METRICS_MODE.show(METRICS_MODE.parse(text)) for text in ("", "660")] == [

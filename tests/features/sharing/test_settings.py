@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from harness.refusals import defaults_of
 
 from aserve.features import SETTINGS, Config
-from aserve.features.sharing.settings import Shared, SharingSettings, shared_of
+from aserve.features.sharing.settings import Shared, shared_of
 from aserve.settings import ConfigError
 
 
@@ -83,10 +82,6 @@ def test_a_url_is_shown_without_password():
     assert row.show("redis://shop:secret@host:6379/0") == "redis://...@host:6379/0"
     assert row.show("redis://host/0") == "redis://host/0" and row.show(None) == "none"
     assert repr(Shared("redis://shop:secret@host/0", "a")) == "Shared('redis://...@host/0', 'a')"
-
-
-def test_defaults_share_nothing():
-    assert defaults_of(SharingSettings) == {"shared": None, "shared_prefix": None}
 
 
 def test_the_apps_name_is_the_prefix():
