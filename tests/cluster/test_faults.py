@@ -1,4 +1,4 @@
-"""What can happen to a host, and to the way there, while requests come: who is answered, how late, and what is lost."""
+"""Faults of a host, and of the way there, while requests come: the answered clients, the delay, and the loss."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from harness.cluster import MARKS, NO_AGENT, whole
 from harness.steady import steady
 
 pytestmark = [*MARKS, whole]
-BUSY_SECONDS = 0.15  # of a request, so that a host has some in hand
-# How long an answer may take at all: 60 s in the examples. Who waits for a host that has vanished waits so long.
+BUSY_SECONDS = 0.15  # of a request, so a host has some in hand
+# The longest time of an answer: 60 s in the examples. A client of a vanished host waits so long.
 TIME_OUT = {
     "HAProxy": {"timeout server 60s": "timeout server 8s"},
     "nginx": {"proxy_read_timeout 60s": "proxy_read_timeout 8s"},
@@ -21,7 +21,7 @@ BY_HTTP = ["HAProxy", "nginx"]
 
 
 def open_busy(cluster, balancer, server="aserve"):
-    """Serve; return the host to which something will happen."""
+    """Serve; return the host of the coming fault."""
     cluster.open(balancer, server, changes={**TIME_OUT[balancer], **(NO_AGENT if server == "gunicorn" else {})})
     for node in cluster.nodes:
         node.pause(BUSY_SECONDS)
@@ -29,7 +29,7 @@ def open_busy(cluster, balancer, server="aserve"):
 
 
 def check(cluster, load, row, gone):
-    """What may be repeated was; of the rest, only what the host that is gone had in hand has failed. Nothing was done twice."""
+    """Each repeatable request was repeated; of the rest, only the requests in hand of the vanished host have failed. No request was done twice."""
     wrong = [(ask, hosts) for ask, hosts in cluster.failures(load) if ask.kind == "get" or hosts - {gone.name}]
     assert not wrong, (wrong[:5], cluster.log[-2000:])
     assert row["doubled"] == 0
@@ -44,7 +44,7 @@ def check_whole(cluster, load, row):
 
 @pytest.mark.parametrize(("balancer", "server"), [*((name, "aserve") for name in BALANCERS), ("HAProxy", "gunicorn")])
 def test_a_host_is_killed(cluster, balancer, server):
-    """Its processes are killed, with the requests that they had; it is started again after some seconds, and gets its share."""
+    """The host's processes are killed, with their requests; the host is started again after some seconds, and gets a full share."""
     host = open_busy(cluster, balancer, server)
     with steady(cluster.address) as load:
         load.more(2)
@@ -60,7 +60,7 @@ def test_a_host_is_killed(cluster, balancer, server):
 
 @pytest.mark.parametrize("balancer", [name for name in BALANCERS if "uwsgi" not in name])
 def test_a_host_vanishes(cluster, balancer):
-    """Its link is down: nobody says that it is gone; later the link is up again."""
+    """The host's link is down without a word to anybody; later the link is up again."""
     host = open_busy(cluster, balancer)
     with steady(cluster.address) as load:
         load.more(2)
@@ -76,7 +76,7 @@ def test_a_host_vanishes(cluster, balancer):
 
 @pytest.mark.parametrize("balancer", BY_HTTP)
 def test_a_way_that_loses_frames(cluster, balancer):
-    """Each way to one host takes 50 ms more, and one frame in twenty is lost: TCP sends it again, and no request fails."""
+    """Each way to a host takes 50 ms more, and every twentieth frame is lost: TCP sends the frame again, and no request fails."""
     open_busy(cluster, balancer)
     with steady(cluster.address) as load:
         load.more(2)
@@ -91,7 +91,7 @@ def test_a_way_that_loses_frames(cluster, balancer):
 
 
 def part_for(seconds, cluster, host, load):
-    """Part the balancer and a host for so long, while the host itself is well, and wait until it gets its share again."""
+    """Part the balancer and a sound host for so long, and wait until the host gets a full share again."""
     load.more(2)
     load.mark("parted")
     cluster.part(host)
@@ -105,7 +105,7 @@ def part_for(seconds, cluster, host, load):
 
 @pytest.mark.parametrize("balancer", BY_HTTP)
 def test_a_short_partition(cluster, balancer):
-    """The balancer and a host do not find each other for three seconds: what was under way is late, and nothing is lost."""
+    """The balancer and a host do not find each other for three seconds: running requests are late, and none is lost."""
     host = open_busy(cluster, balancer)
     with steady(cluster.address) as load:
         part_for(3, cluster, host, load)
@@ -114,7 +114,7 @@ def test_a_short_partition(cluster, balancer):
 
 @pytest.mark.parametrize("balancer", BY_HTTP)
 def test_a_long_partition(cluster, balancer):
-    """They do not for ten seconds."""
+    """The balancer and a host do not find each other for ten seconds."""
     host = open_busy(cluster, balancer)
     with steady(cluster.address) as load:
         part_for(10, cluster, host, load)

@@ -1,4 +1,4 @@
-"""New code on all hosts, one after another, while clients ask: nobody notices, but by the answers."""
+"""New code on all hosts, in turn, while clients ask: only the answers show the change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DRAINED, ALONE = "drained, then SIGTERM", "SIGTERM alone"
 
 
 def deploy(cluster, how):
-    """Let each host in turn end, and serve new code, while quick requests, uploads and slow readers come; return the load, which is over."""
+    """Let each host in turn end, and serve new code, while quick requests, uploads and slow readers come; return the ended load."""
     server = cluster.names[1]
     with steady(cluster.address, rate=20, kinds=LONG) as load:
         load.more(2)
@@ -21,7 +21,7 @@ def deploy(cluster, how):
             if how == DRAINED:
                 if server == "aserve":
                     node.tell("drain")
-                else:  # which has no such word: HAProxy's own
+                else:  # without such a word: HAProxy's own
                     cluster.command(f"set server app/{node.name} state drain")
                 old = f"old {node.name}".encode()
                 wait_until(lambda old=old: old not in cluster.answering(), PATIENCE_SECONDS, lambda: cluster.log)
@@ -47,7 +47,7 @@ def deploy(cluster, how):
     ],
 )
 def test_a_rolling_deploy(cluster, balancer, how):
-    """No request is lost: not the quick ones, no upload that was under way, and no response that is read slowly."""
+    """No request is lost: no quick request, no running upload, and no slowly read response."""
     cluster.open(balancer)
     load = deploy(cluster, how)
     row = cluster.keep("rolling deploy", load, how)
@@ -60,6 +60,6 @@ def test_a_rolling_deploy(cluster, balancer, how):
 @whole
 @pytest.mark.parametrize("how", [DRAINED, ALONE])
 def test_gunicorn_beside_it(cluster, how):
-    """What becomes of requests behind the same HAProxy when the hosts have gunicorn: nothing is promised for it, but a row."""
+    """The fate of requests behind the same HAProxy when the hosts have gunicorn: a row without a promise."""
     cluster.open("HAProxy", "gunicorn", changes=NO_AGENT)
     assert cluster.keep("rolling deploy", deploy(cluster, how), how)["answered"]

@@ -1,4 +1,4 @@
-"""Who gets how many of the requests: a host that is only slow, and hosts that are new."""
+"""The shares of requests: of a host merely slow, and of new hosts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIMITED = ("--max-connection-requests", "30")
     ],
 )
 def test_a_host_that_is_only_slow(cluster, balancer, changes, note, most):
-    """It gets less than its share from who asks it or counts its connections; in turn it gets a third, and its queue grows."""
+    """A slow host gets less than a full share by an agent check or a count of connections; in turn the host gets a third, and the queue grows."""
     cluster.open(balancer, changes=changes)
     for node in cluster.nodes:
         node.pause(QUICK_SECONDS)
@@ -45,7 +45,7 @@ def test_a_host_that_is_only_slow(cluster, balancer, changes, note, most):
     ],
 )
 def test_a_scale_up(cluster, balancer, flags, note, least):
-    """Clients keep their connections. By the limit these are spread over the new hosts, also by a balancer that sees no requests; without it they stay."""
+    """By the limit, kept connections are spread over the new hosts, also by a balancer blind to requests; without the limit, connections stay."""
     at = FLAGS.index("--max-connection-requests")
     flags = (*FLAGS[:at], *flags, *FLAGS[at + 2 :])
     cluster.open(balancer, serving=1, flags=flags)

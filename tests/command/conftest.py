@@ -11,7 +11,7 @@ from aserve.command import apps, as_child, with_workers
 
 @pytest.fixture
 def supervised(served, monkeypatch):
-    """The supervisor's arguments, which does not run: supervised.outcome is its run's result, or exception."""
+    """The arguments of a supervisor without a run: supervised.outcome is the run's result, or exception."""
     calls = types.SimpleNamespace(outcome=0, made=[], inherited=[], roles=[], shared=[])
 
     class FakeSupervisor:

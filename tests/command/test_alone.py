@@ -33,7 +33,7 @@ async def path(tmp_path):
 
 
 async def test_status_of_all_interfaces(tmp_path):
-    """A bind open to other machines is named as in the line of the start."""
+    """A bind open to further machines is named as in the line of the start."""
     async with aserve.Server(apps.hello, bind=["0.0.0.0:0", "127.0.0.1:0"]) as server:
         with control_of(server, str(tmp_path / "control")):
             status, _ = await ask(tmp_path / "control", ask="status")
@@ -83,7 +83,7 @@ async def test_balancers_orders_reach_the_server(tmp_path):
 
 
 async def test_growth_of_memory_is_told(tmp_path, monkeypatch):
-    """Its memory is looked at once a minute, and a growing process is told."""
+    """The process's memory is looked at once a minute, and growth is told."""
     looks = []
 
     def memory_of(pid):

@@ -1,4 +1,4 @@
-"""Importing the app: which, and its surroundings."""
+"""Importing the app: the choice of an app, and the app's surroundings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ APP = "def app(environ, start_response):\n    start_response('200 OK', [])\n    
 
 
 def test_the_apps_surroundings(served, monkeypatch, tmp_path):
-    """Folder, variables and import path are the app's, before its import."""
+    """Folder, variables and import path are the app's, before the import."""
     monkeypatch.setattr(sys, "path", sys.path[:])
     monkeypatch.delenv("SHOP", raising=False)
     (tmp_path / "in" / "lib").mkdir(parents=True)
@@ -59,7 +59,7 @@ def test_an_app_that_has_patched_threads(served, monkeypatch, capsys):
 
 
 def test_an_import_that_takes_long(served, monkeypatch, tmp_path):
-    """The log tells the import, its time, and the line of the app, again and again; the app is served at its end."""
+    """The log tells the import, the time, and the line of the app, again and again; the app is served at the import's end."""
     told = []
     monkeypatch.setattr(apps, "SLOW_START_SECONDS", 0.01)
     monkeypatch.setattr(apps, "logger", types.SimpleNamespace(warning=lambda text, *values: told.append(text % values)))
@@ -74,7 +74,7 @@ def test_an_import_that_takes_long(served, monkeypatch, tmp_path):
 
 
 def test_an_import_that_serves_by_itself(served, monkeypatch, tmp_path):
-    """The log says so before the import counts as one that takes long, and what to do."""
+    """The log says so, with the remedy, before the import counts as long."""
     told = []
     monkeypatch.setattr(apps, "SERVING_SECONDS", 0.01)
     monkeypatch.setattr(apps, "SLOW_START_SECONDS", 3600.0)
@@ -113,7 +113,7 @@ def test_an_import_where_no_thread_starts(served, monkeypatch, tmp_path):
     ids=str,
 )
 def test_import_uwsgi_works_where_uwsgi_is_spoken(served, monkeypatch, tmp_path, flags, is_there):
-    """An app that takes `import uwsgi` for a sign of uWSGI finds it where uwsgi is spoken, or where asked for."""
+    """An app with `import uwsgi` as a sign of uWSGI finds the module where uwsgi is spoken, or where asked for."""
     monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if not type(f).__module__.startswith("aserve")])
     monkeypatch.delitem(sys.modules, "uwsgi", raising=False)
     name = f"asks_{is_there}_{len(flags)}"
@@ -129,7 +129,7 @@ def test_import_uwsgi_works_where_uwsgi_is_spoken(served, monkeypatch, tmp_path,
 
 @pytest.mark.parametrize("flags", [["--uwsgi-module", "on"], ["--uwsgi-cache", "items=1"], []])
 def test_this_hosts_alone(served, capsys, flags, monkeypatch):
-    """A line says so, where something is shared within it."""
+    """A line says so, where parts of the app share something."""
     monkeypatch.setattr(memory, "_memory", None)
     monkeypatch.setattr(memory, "KEPT", {})
     assert cli.main(["hello:app", *flags]) == 0

@@ -31,7 +31,7 @@ def test_in_a_worker(supervised, served, capsys, monkeypatch):
     listener = types.SimpleNamespace(socket=socket.socket())
     supervised.outcome = Role(3, 1, plan, CHANNEL, (listener,), None, supervisor_pid=4242)
     assert cli.main(["hello:app", "--workers", "4"]) == 7
-    assert listener.socket.fileno() == -1  # or Python would warn of it
+    assert listener.socket.fileno() == -1  # or Python would warn of the open file
     ((role, app),) = supervised.roles
     assert role.slot == 3 and app.__module__ == "hello"
     uwsgi = importlib.import_module("uwsgi")
@@ -43,7 +43,7 @@ def test_in_a_worker(supervised, served, capsys, monkeypatch):
 
 
 def test_in_a_mold(supervised, served, capsys, monkeypatch):
-    """A mold imports the app as no worker; each worker forked by it then has its own name."""
+    """A mold imports the app as no worker; each forked worker then has a separate name."""
     monkeypatch.setattr(sys, "meta_path", sys.meta_path[:])
     plan = Plan(Config(workers=4, preload=True, uwsgi_module="on"), "hello:app")
     mold = Role(MOLD, 1, plan, CHANNEL, (), None, supervisor_pid=4242)
@@ -58,7 +58,7 @@ def test_in_a_mold(supervised, served, capsys, monkeypatch):
     enter(mold._replace(slot=2))
     assert uwsgi.worker_id() == 2
     enter(mold._replace(slot=3, plan=Plan(Config(workers=4), None)))
-    assert uwsgi.worker_id() == 2  # nothing is told to a module that nobody may import
+    assert uwsgi.worker_id() == 2  # nothing is told to a module without importers
     logging.getLogger("aserve").warning("it is so")
     assert capsys.readouterr().err.endswith(" worker 3: it is so\n")
     del sys.modules["uwsgi"]
@@ -66,7 +66,7 @@ def test_in_a_mold(supervised, served, capsys, monkeypatch):
 
 
 def test_the_end_of_a_worker_from_a_mold(supervised, served, monkeypatch):
-    """Extensions know it as that worker, and not as the former mold."""
+    """Extensions know the process as the worker, and not as the former mold."""
     mold = Role(MOLD, 1, Plan(Config(workers=2, preload=True), "hello:app"), CHANNEL, (), None, supervisor_pid=4242)
     ends = []
     monkeypatch.setattr(as_child, "on_life", lambda event, context: ends.append((event, context.role)))
@@ -77,7 +77,7 @@ def test_the_end_of_a_worker_from_a_mold(supervised, served, monkeypatch):
 
 
 def test_files_of_the_app(supervised, served, monkeypatch, tmp_path):
-    """A worker knows the folder of the app's counts before the app's import; one from a mold, after the fork."""
+    """A worker knows the folder of the app's counts before the app's import; a worker from a mold, after the fork."""
     named = []
     monkeypatch.setattr(
         app_files,
@@ -101,7 +101,7 @@ def test_a_trial_becomes_a_worker(supervised, served, monkeypatch, tmp_path):
     ((role, app),) = supervised.roles
     assert role.name == "the trial" and role.plan.config.workers == 4 and app.__module__ == "hello"
     theirs.close()
-    assert ours.receive() is None  # it had the other end, and has ended
+    assert ours.receive() is None  # the holder of the far end has ended
     for each in (*(listener.socket for listener in role.listeners), ours):
         each.close()
 

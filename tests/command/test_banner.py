@@ -1,4 +1,4 @@
-"""The command's own words; its --version and --check are tested with it, in test_cli.py."""
+"""The command's own words; --version and --check are tested with the command, in test_cli.py."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_where_a_banner_is_shown(stream, environ, is_shown, has_colors):
     ],
 )
 def test_what_a_banner_says(settings, spec, lines):
-    """The app, links to it, processes and threads; and that --reload is for development."""
+    """The app, links to the app, processes and threads; and a word on --reload in production."""
     text = banner.banner_of(Config(**settings), spec, False).splitlines()
     assert text[0] == "" and text[1].startswith(banner.version_line().partition(", plain")[0])
     assert text[2:] == [*(f"  {line}" for line in lines), ""]
@@ -146,7 +146,7 @@ def ways_of_requests() -> str:
 
 
 def test_the_page_has_each_reason():
-    """Each setting that moves requests to Python is in the table of docs/design.md."""
+    """Each setting with requests in Python is in the table of docs/design.md."""
     [rows] = [mark.args[1] for mark in test_which_way_requests_take.pytestmark if mark.name == "parametrize"]
     named = {name for _, language in rows for name in re.findall(r"--[a-z-]+|PROXY protocol", language)}
     assert len(named) > 12 and [name for name in sorted(named) if name not in ways_of_requests()] == []

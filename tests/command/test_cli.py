@@ -25,14 +25,14 @@ APP = "def app(environ, start_response):\n    start_response('200 OK', [])\n    
 
 
 def run(*argv, cwd=None, **environ):
-    """Run the installed command in its own process."""
+    """Run the installed command in a separate process."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("ASERVE_")}
     return run_command(*argv, env={**env, **environ}, cwd=cwd)
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO], ids=["a lack", "another fault"])
 def test_what_the_surroundings_lack(monkeypatch, capsys, number):
-    """A lack is one line, and not a mistake in the typed words; other faults are told whole."""
+    """A lack is a single line, and not a mistake in the typed words; all further faults are told whole."""
 
     def fail(args, is_check):
         raise OSError(number, os.strerror(number))
@@ -64,13 +64,13 @@ def test_app_and_flags(served):
 
 
 def test_serving_knows_no_textual():
-    """Only the screen's users pay for it."""
+    """Only the screen's users pay for the import."""
     code = "import sys, aserve.command.cli; sys.exit(any(name.split('.')[0] in ('textual', 'rich') for name in sys.modules))"
     assert subprocess.run([sys.executable, "-Ic", code], check=False).returncode == 0
 
 
 def test_what_keeps_the_process_is_told_last(served, monkeypatch):
-    """When the server has stopped, or the app could not be imported, things that keep the process are looked for, and bounded."""
+    """When the server has stopped, or the app could not be imported, holders of the process are looked for, and bounded."""
     monkeypatch.setattr(outcome.exits, "bound_exit", served.append)
     cli.main([])
     assert served[1:] == [0]
@@ -156,7 +156,7 @@ def test_every_flag_that_is_named_exists():
             "containers.md",
             "release.md",
         ):
-            continue  # of other programs'
+            continue  # of further programs
         ours = "\n".join(
             line
             for line in path.read_text().splitlines()
@@ -165,7 +165,7 @@ def test_every_flag_that_is_named_exists():
         )
         named = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", ours))
         if path.name == "demo.py":
-            named = {name for name in named if f"aserve {name}" in path.read_text()}  # not its CSS
+            named = {name for name in named if f"aserve {name}" in path.read_text()}  # not the CSS
         assert named <= flags, path
 
 
@@ -189,7 +189,7 @@ def test_every_flag_that_is_named_exists():
     ],
 )
 def test_mistakes_are_one_line_and_status_2(served, capsys, argv, text):
-    """A mistake is one line on standard error and exit status 2."""
+    """A mistake is a single line on standard error and exit status 2."""
     assert cli.main(argv) == 2
     assert served == []
     said = capsys.readouterr()
@@ -200,7 +200,7 @@ def test_mistakes_are_one_line_and_status_2(served, capsys, argv, text):
 
 @pytest.mark.parametrize("fault", [BindError("port 80 is taken"), AserveError("it is so")])
 def test_errors_of_the_server(served, capsys, monkeypatch, fault):
-    """What the server cannot do is one line, too."""
+    """A failure of the server is a single line, too."""
 
     def run_server(app, config, listeners, beside):
         raise fault
@@ -233,7 +233,7 @@ def test_logging_survives_the_apps(served, capsys, tmp_path):
     assert capsys.readouterr().err.count("shown") == 1
 
 
-# The command itself, in a process of its own
+# The command itself, in a separate process
 
 
 def test_process_check_finds_an_app_of_the_folder(tmp_path):
@@ -246,7 +246,7 @@ def test_process_check_finds_an_app_of_the_folder(tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
 def test_process_check_as_the_user(tmp_path):
-    """What the user of --user may not read is found by --check, as by a start."""
+    """--check finds a file unreadable to the user of --user, as a start does."""
     (tmp_path / "closed").mkdir(mode=0o700)
     (tmp_path / "closed" / "hidden.py").write_text(APP)
     words = ("--check", "hidden:app", "--python-path", f"{tmp_path}/closed")
@@ -256,7 +256,7 @@ def test_process_check_as_the_user(tmp_path):
 
 
 def test_process_mistake_is_one_line_and_status_2():
-    """A mistake ends with status 2, one line and no traceback."""
+    """A mistake ends with status 2, a single line and no traceback."""
     done = run(ASERVE_THREADS="x")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("aserve: error: ASERVE_THREADS: 'x' is not a whole number")
@@ -270,7 +270,7 @@ def test_process_version_names_interpreter_and_version():
 
 
 def test_a_program_is_run_with_its_words(served, tmp_path, monkeypatch):
-    """`aserve python` runs it with what follows; the word may also be another's value."""
+    """`aserve python` runs the program with the following words; the word may also be a flag's value."""
     monkeypatch.setattr(gunicorn_serving, "_begun", None)
     monkeypatch.setattr(sys, "argv", [])
     for name in STAND_INS:

@@ -26,7 +26,7 @@ def test_scripts_have_each_flag_and_its_words(shell, capsys):
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_bash_completes_flags_words_paths_and_apps(capsys, tmp_path):
-    """bash itself completes a flag, one of its words, a path, a subcommand, and an app of the current folder."""
+    """bash itself completes a flag, a word of the flag, a path, a subcommand, and an app of the current folder."""
     pytest.importorskip("shtab")
     cli.main(["--print-completion", "bash"])
     (tmp_path / "script").write_text(capsys.readouterr().out)
@@ -60,7 +60,7 @@ def test_without_shtab_the_answer_names_the_package(monkeypatch, capsys):
 
 
 def test_an_old_shtab(monkeypatch, capsys):
-    """One that does not know the shell is named, with what to do."""
+    """A shtab without the shell is named, with the remedy."""
     monkeypatch.setattr(pytest.importorskip("shtab"), "SUPPORTED_SHELLS", ["bash"])
     assert cli.main(["--print-completion", "fish"]) == 2
     assert "fish needs a newer shtab; pip install -U shtab" in capsys.readouterr().err

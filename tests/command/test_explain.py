@@ -1,4 +1,4 @@
-"""aserve config: what settings are, mean, and come from."""
+"""aserve config: values, meaning, and sources of settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_one_setting_is_explained_by_any_name(name):
     ],
 )
 def test_where_it_is_from(given, environ, toml, source):
-    """The source that wins is named."""
+    """The winning source is named."""
     assert f"now:       {source}\n" in explain("threads", given, environ, toml, "x.toml")
 
 
@@ -43,7 +43,7 @@ def test_the_platform_is_named_as_source():
 
 
 def test_all_that_are_given():
-    """Without a name: those that are not as by default, with their sources."""
+    """Without a name: all changed settings, with their sources."""
     assert explain(None, {"threads": "3"}, {"ASERVE_LOOP": "asyncio"}, {}, "") == (
         "threads  3        from --threads\nloop     asyncio  from ASERVE_LOOP\n"
     )
@@ -66,7 +66,7 @@ def test_no_such_setting(name, hint):
 
 
 def test_toml_is_read_again(tmp_path):
-    """What is shown for a TOML file means the same there."""
+    """The text for a TOML file means the same there."""
     file = tmp_path / "x.toml"
     for setting in SETTINGS:
         if setting.default is None:

@@ -1,4 +1,4 @@
-"""What a folder has to serve."""
+"""The servable apps of a folder."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_what_is_found(tmp_path, files, specs):
 
 
 def test_what_is_said(tmp_path):
-    """What it is, and what to type, as a shell takes it."""
+    """The found app, and the command to type, in a shell's form."""
     write(tmp_path, {"app.py": FLASK})
     text = describe_found(str(tmp_path), "aserve")
     assert "app.py  app = Flask(...)\nTo serve it:\n  aserve app:app\n" in text

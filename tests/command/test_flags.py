@@ -1,4 +1,4 @@
-"""The flags beside the settings; what they lead to is tested with the command, in test_cli.py."""
+"""The flags beside the settings; their effect is tested with the command, in test_cli.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.long_on_pypy
 
 
 def test_what_was_given():
-    """By the names of the settings, and nothing that was not."""
+    """By the names of the settings, without defaults."""
     assert parse_args(["a:b", "-b", ":1", "-b", ":2", "-w", "3", "--check"]) == {
         "app": "a:b",
         "bind": [":1", ":2"],
@@ -50,13 +50,13 @@ def test_mistakes_are_answered_with_the_remedy(argument, said):
 
 @pytest.mark.parametrize("word", ["run", "serve", "start"])
 def test_a_subcommand_that_serves(word):
-    """Other servers have one; the error says how the app is served here."""
+    """Further servers have such a subcommand; the error says how the app is served here."""
     with pytest.raises(ConfigError, match=f"there is no subcommand '{word}', .*; write: aserve a:b$"):
         parse_args([word, "a:b", "-w", "2"])
 
 
 def test_all_unknown_flags_at_once():
-    """Each has a line that says what to write; the words between them may be their values."""
+    """Each unknown flag has a line with the right word; the words in between may be values."""
     with pytest.raises(ConfigError) as caught:
         parse_args(["--listen=*:80", "--ident", "x", "--unix-socket-perms", "600", "--call", "a:b", "--threads", "4"])
     said = [line.partition("; ") for line in str(caught.value).splitlines()]
@@ -95,7 +95,7 @@ def test_help_fits_the_terminal(monkeypatch):
     ["waitress-serve a:b", "mod_wsgi-express start-server a.wsgi", "granian a:b", "uvicorn", "granian --workers"],
 )
 def test_the_command_of_a_server_whose_line_is_not_read(line):
-    """The error says that the word goes, and names the page."""
+    """The error asks for a command without the word, and names the page."""
     word = line.partition(" ")[0]
     with pytest.raises(
         ConfigError, match=f"aserve takes the place of {word}: leave its command out; see aserve docs moving-"
@@ -105,26 +105,26 @@ def test_the_command_of_a_server_whose_line_is_not_read(line):
 
 
 def test_help(monkeypatch):
-    """It fits the terminal."""
+    """The help fits the terminal."""
     monkeypatch.setenv("COLUMNS", "80")
     assert max(map(len, build_parser().format_help().splitlines())) <= 80
 
 
 @pytest.mark.parametrize("flag", [*(setting.flag for setting in SETTINGS)])
 def test_a_letter_too_many(flag):
-    """It is near enough for a suggestion."""
+    """A word with a letter too many is near enough for a suggestion."""
     with pytest.raises(ConfigError, match=f"did you mean {flag}\\?"):
         parse_args([flag + "x"])
 
 
 def test_what_is_near_to_nothing():
-    """No flag is suggested that means another thing."""
+    """No flag of another meaning is suggested."""
     for flag in ("--pretty", "--xyzzy"):
         with pytest.raises(ConfigError, match=f"unknown flag {flag}; see aserve --help"):
             parse_args([flag])
 
 
 def test_host_and_port():
-    """They are a bind, with the PORT of the environment."""
+    """Host and port are a bind, with the PORT of the environment."""
     assert parse_args(["a:b", "--host", "0.0.0.0"], {"PORT": "9"}) == {"app": "a:b", "bind": ["0.0.0.0:9"]}
     assert parse_args(["--port=5000"]) == {"bind": ["127.0.0.1:5000"]}

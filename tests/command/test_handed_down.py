@@ -1,4 +1,4 @@
-"""What code of before hands to this process: descriptors, by variables that no other process gets."""
+"""The legacy of earlier code: descriptors, by variables for this process alone."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ def test_descriptors_are_taken_from_variables_once(tmp_path):
 
 @pytest.mark.parametrize("text", ["", "x", "1000000"])
 def test_another_program_has_set_it(text):
-    """That is said, and what to do."""
+    """The error says so, with the remedy."""
     with pytest.raises(ConfigError, match=f"{TRIAL_VARIABLE} is for aserve itself, when it is upgraded; unset it"):
         take_handed_down({TRIAL_VARIABLE: text})

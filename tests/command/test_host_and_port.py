@@ -1,4 +1,4 @@
-"""`--host` and `--port`: which bind they are."""
+"""`--host` and `--port`: the resulting bind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from aserve.settings import ConfigError
     ],
 )
 def test_the_bind_is_built_from_host_and_port(given, environ, bind):
-    """A missing host is loopback, a missing port that of the platform; an address of IPv6 gets its brackets. A bind of this form is accepted."""
+    """A missing host is loopback, a missing port the platform's; an address of IPv6 gets brackets. A bind of this form is accepted."""
     take_host_and_port(given, environ)
     assert given == {"bind": [bind]}
     assert Config.from_sources(given, {}, {}).bind == (bind,)
@@ -39,7 +39,7 @@ def test_the_bind_is_built_from_host_and_port(given, environ, bind):
     ],
 )
 def test_where_the_bind_is_from(given, flags):
-    """`aserve config` and errors name the flags that were typed."""
+    """`aserve config` and errors name the typed flags."""
     take_host_and_port(given, {})
     assert f", from {flags}\n" in explain("bind", given, {"ASERVE_BIND": ":2"}, {}, "")
     given["bind"][0] = "x:y"
@@ -55,13 +55,13 @@ def test_without_host_and_port_nothing_changes():
 
 @pytest.mark.parametrize("flag", ["host", "port"])
 def test_beside_a_bind(flag):
-    """Which of the two would count is not guessed."""
+    """The command makes no guess between both."""
     with pytest.raises(ConfigError, match="give either these or --bind HOST:PORT"):
         take_host_and_port({"bind": [":1"], flag: "2"}, {})
 
 
 def test_what_is_wrong_is_said_of_the_bind():
-    """A port that is none, and a host that has one already."""
+    """A wrong port, and a host with a port already."""
     for given, said in (
         ({"port": "x"}, "port 'x' is not a number"),
         ({"host": "a:80", "port": "1"}, "'a:80' is not an IPv6 address"),

@@ -1,4 +1,4 @@
-"""`aserve init`: for which app it writes, and what it leaves alone."""
+"""`aserve init`: the app of the written files, and the files left alone."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ APP = "def app(environ, start_response): pass\n"
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with a name that neither a unit nor a host may have."""
+    """A folder with a name forbidden to units and hosts."""
     place = tmp_path / "My Shop_2"
     place.mkdir()
     return place
 
 
 def test_what_is_written(folder):
-    """Three files, by the folder's name; the text says what comes next."""
+    """Three files, by the folder's name; the text names the next step."""
     (folder / "hello.py").write_text(APP)
     said = init([], str(folder))
     assert sorted(path.name for path in folder.iterdir()) == [
@@ -37,7 +37,7 @@ def test_what_is_written(folder):
 
 
 def test_a_public_site(folder):
-    """Two files; the text says what is agreed to, and the one command that is left."""
+    """Two files; the text names the terms, and the single remaining command."""
     said = init(["--https", "Shop.Example", "shop:app"], str(folder))
     assert 'https = ["shop.example"]' in (folder / "aserve.toml").read_text()
     assert "you agree to the terms of Let's Encrypt: https://letsencrypt.org/repository/\nNext, as root: " in said
@@ -45,14 +45,14 @@ def test_a_public_site(folder):
 
 
 def test_a_name_that_is_none(folder):
-    """It is refused before anything is written."""
+    """A wrong name is refused before anything is written."""
     with pytest.raises(ConfigError, match="Let's Encrypt knows no name without a dot"):
         init(["--https", "shop", "shop:app"], str(folder))
     assert list(folder.iterdir()) == []
 
 
 def test_nothing_is_overwritten(folder):
-    """A file that is there stays, and the others are written."""
+    """A present file stays, and all missing files are written."""
     (folder / "aserve.toml").write_text("mine")
     said = init(["shop:create_app('x')"], str(folder))
     assert "aserve.toml: is there already, and stays as it is\n" in said and said.count(": written\n") == 2
@@ -63,7 +63,7 @@ def test_nothing_is_overwritten(folder):
     ("names", "proposed"), [([], "static"), (["static"], "static"), (["static", "staticfiles"], "staticfiles")]
 )
 def test_the_folder_of_files(folder, names, proposed):
-    """Django's collected files come before those that they are collected from."""
+    """Django's collected files come before their sources."""
     for name in names:
         (folder / name).mkdir()
     init(["shop:app"], str(folder))
@@ -71,7 +71,7 @@ def test_the_folder_of_files(folder, names, proposed):
 
 
 def test_the_app_that_is_named(folder):
-    """It need not be there yet; quotes are the file's."""
+    """The named app may come later; quotes are the file's."""
     init(['shop:create_app("x")'], str(folder))
     assert r'app = "shop:create_app(\"x\")"' in (folder / "aserve.toml").read_text()
 
@@ -91,7 +91,7 @@ def test_no_app_or_several(folder):
 
 
 def test_a_link_that_leads_nowhere(folder):
-    """It counts as a file that is there."""
+    """Such a link counts as a present file."""
     (folder / "aserve.toml").symlink_to(folder / "gone")
     assert "aserve.toml: is there already" in init(["a:b"], str(folder))
     assert not (folder / "gone").exists()
@@ -109,7 +109,7 @@ def test_a_folder_that_cannot_be_written_to(folder, monkeypatch):
 
 
 def test_whose_unit_it_is(folder, monkeypatch):
-    """Its user is the folder's owner; root's folder is served by www-data, an owner without a name by number."""
+    """The unit's user is the folder's owner; root's folder is served by www-data, an owner without a name by number."""
     unit = folder / "my-shop-2.service"
     for owner, user in ((0, "www-data"), (4_000_000, "4000000"), (1, pwd.getpwuid(1).pw_name)):
         monkeypatch.setattr(os, "stat", lambda path, owner=owner: os.stat_result([0] * 4 + [owner] + [0] * 5))
@@ -119,7 +119,7 @@ def test_whose_unit_it_is(folder, monkeypatch):
 
 
 def test_which_aserve_it_starts(folder, tmp_path, monkeypatch):
-    """That of this environment; without one beside the interpreter, that on PATH."""
+    """The unit starts aserve of this environment; without aserve beside the interpreter, aserve on PATH."""
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
     for path in ("/usr/bin/aserve", None):
         monkeypatch.setattr(shutil, "which", lambda name, path=path: path)

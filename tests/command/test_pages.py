@@ -1,4 +1,4 @@
-"""`aserve docs`: the list of pages, a page, and the pages that have some words."""
+"""`aserve docs`: the list of pages, a page, and the pages with given words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INDEX = "# All\n\n## One\n\n- [Files](files.md): what [a](b.md) is\n- [Out](../O
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A folder of three pages, as a wheel has them."""
+    """A folder of three pages, as in a wheel."""
     for name, text in {
         "index": INDEX, "files": "# Files\n\nA [key](k.md) is a file.\n", "tls": f"# Keys\n\nA key and a lock.\n{'long ' * 40}end\n",
     }.items():  # fmt: skip
@@ -23,14 +23,14 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_the_list_of_pages():
-    """The list has the sections and words of the index; what is no page of the folder is left out."""
+    """The list has the sections and words of the index; files besides the pages are left out."""
     said = show_pages([])
     assert said.startswith(f"One\n  {'files':27}what a is\n\nTwo\n  {'tls':27}locks\n\naserve docs NAME prints a page")
 
 
 @pytest.mark.parametrize("name", ["tls", "tls.md", "TLS"])
 def test_a_page_by_name(folder, name):
-    """A page is printed as it is, with or without the end of its file's name."""
+    """A page is printed unchanged, with or without the suffix of the file's name."""
     assert show_pages([name]) == (folder / "tls.md").read_text()
 
 
@@ -44,7 +44,7 @@ def test_a_search_for_words():
 
 
 def test_a_search_for_words_of_the_table(monkeypatch):
-    """A page comes first for its phrase, also if the phrase is not in the page."""
+    """A page comes first for the phrase of the table, also if the page has no such phrase."""
     monkeypatch.setattr(pages, "SEARCHED", {"files": ("lost key",)})
     assert show_pages(["a", "lost", "key"]).startswith("files\n    A key is a file.\ntls\n")
 

@@ -1,4 +1,4 @@
-"""What is to be served, read from all sources."""
+"""The plan of a start, read from all sources."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def test_uwsgis_file_is_served_below_other_sources(served, capsys, monkeypatch, 
     ],
 )
 def test_no_demo_for_what_another_server_has(served, capsys, tmp_path, words):
-    """Settings of another server that name no app are a mistake: what serves a site must not serve a demo."""
+    """Settings of another server without an app are a mistake: the server of a site must not serve a demo."""
     (tmp_path / "a.ini").write_text("[uwsgi]\nthreads = 3\n")
     assert cli.main(words) == cli.main(["--check", *words]) == 2 and served == []
     assert " names no app, and no files to serve; put the app first: aserve module:app" in capsys.readouterr().err
 
 
 def test_command_lines_of_other_servers(served, capsys, tmp_path):
-    """One word more in front; aserve's own flags go before it and win; all mistakes are told at once."""
+    """A single word more in front; aserve's own flags go before the word and win; all mistakes are told at once."""
     for words in (
         "--threads 5 uwsgi --http :0 --module hello:app --threads 3",
         "hello:app --threads 5 uwsgi --http :0",
@@ -76,7 +76,7 @@ def test_the_access_log_has_a_place_of_its_own(served, monkeypatch, tmp_path):
 
 
 def test_the_control_socket_has_a_place_of_its_own(served, monkeypatch, tmp_path):
-    """The same; and the first word may be a question to a server that runs."""
+    """The same; and the first word may be a question to a running server."""
     monkeypatch.chdir(tmp_path)
     assert cli.main(["--control", "socket"]) == 0
     assert [config.control for _, config in served] == [str(tmp_path / "socket")]
@@ -91,13 +91,13 @@ def test_the_control_socket_has_a_place_of_its_own(served, monkeypatch, tmp_path
     ],
 )
 def test_mounts_that_cannot_be(served, capsys, mount, text):
-    """That is one line and status 2, and nothing is served."""
+    """Such a mount is a single line and status 2, and nothing is served."""
     assert cli.main(["hello:app", "--mount", mount]) == 2 and served == []
     assert capsys.readouterr().err.startswith(text)
 
 
 def test_the_platforms_port(served, monkeypatch, capsys):
-    """PORT is where a platform wants it to listen, and the log says so; not so where a bind says otherwise."""
+    """PORT is a platform's port for the app, and the log says so; a bind wins over PORT."""
     monkeypatch.setenv("PORT", "5000")
     cli.main([])
     cli.main(["--bind", ":1"])
@@ -140,7 +140,7 @@ def test_app_in_toml_is_text(served, capsys, tmp_path):
 
 
 def test_lists_may_be_repeated(served):
-    """A flag that takes a list may be given again instead of a comma."""
+    """A flag with a list may be given again instead of a comma."""
     argv = ["hello:app", "--trusted-proxies", "10.0.0.1", "--trusted-proxies", "unix,::1"]
     assert cli.main([*argv, "--forwarded-fields", "x-real-ip", "--forwarded-fields", "x-forwarded-proto"]) == 0
     config = served[0][1]
@@ -149,7 +149,7 @@ def test_lists_may_be_repeated(served):
 
 
 def test_settings_that_have_not_changed(monkeypatch, tmp_path):
-    """They are not made anew: a reload has the same ones, in another plan; a change of any source makes others."""
+    """Unchanged settings are not made anew: a reload has the same objects, in another plan; a change of any source makes new objects."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ASERVE_BACKLOG", "7")
     args = {"app": "hello:app", "threads": "3"}
@@ -166,7 +166,7 @@ def test_settings_that_have_not_changed(monkeypatch, tmp_path):
 
 
 def test_files_of_settings_that_have_not_changed(monkeypatch, tmp_path):
-    """They are looked at again: a program that was there at the start may be gone, and a certificate may be damaged."""
+    """Files are looked at again: a program may be gone since the start, and a certificate may be damaged."""
     monkeypatch.chdir(tmp_path)
     loaded = []
     monkeypatch.setattr(plans, "load_certificates", lambda config, without: loaded.append(config))
@@ -180,7 +180,7 @@ def test_files_of_settings_that_have_not_changed(monkeypatch, tmp_path):
 
 
 def test_settings_of_a_folder_whose_link_has_moved(monkeypatch, tmp_path):
-    """Relative paths are those of the new release, though no source has another text."""
+    """Relative paths are the new release's, though no source has another text."""
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     (tmp_path / "current").symlink_to("one")
@@ -199,7 +199,7 @@ def test_settings_of_a_folder_whose_link_has_moved(monkeypatch, tmp_path):
 
 
 def test_settings_of_another_server_are_always_read(tmp_path):
-    """Its file may have changed, or what it imports."""
+    """The file, or an imported file, may have changed."""
     (tmp_path / "a.ini").write_text("[uwsgi]\nmodule = hello:app\nthreads = 3\n")
     args = {"uwsgi_ini": str(tmp_path / "a.ini")}
     first = plans.read_settings(args)

@@ -1,4 +1,4 @@
-"""The order of a start, and what stands beside a server."""
+"""The order of a start, and the parts beside a server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_exit_status_is_the_servers(served, monkeypatch):
 
 
 def test_binding_before_the_app(served, monkeypatch, tmp_path, capsys):
-    """With settings of the process it is bound and the pid file there when the app is imported; a failure leaves nothing."""
+    """With settings of the process, sockets are bound and the pid file is written before the app's import; a failure leaves nothing."""
     (tmp_path / "looking.py").write_text(
         "import os\nassert sorted(os.listdir()) == ['a.pid', 'hello.py', 'looking.py', 's']\n1/0"
     )
@@ -32,7 +32,7 @@ def test_binding_before_the_app(served, monkeypatch, tmp_path, capsys):
 
 @pytest.mark.parametrize("path", [None, "/run/control"], ids=["none", "control"])
 def test_what_stands_beside_a_server(monkeypatch, path):
-    """What answers on the control socket, if there is one; when the server has gone, signals are held to the end of the process."""
+    """The answering part of a control socket, if any; when the server has gone, signals are held to the end of the process."""
     told = []
 
     @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""What the command shows in place of serving."""
+"""The command's texts in place of serving."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.long_on_pypy
 
 
 def test_check_of_certificates(served, authority, capsys):
-    """--check loads certificates, warns of dates, and shows the bind without its options."""
+    """--check loads certificates, warns of dates, and shows the bind without options."""
     expired = authority.issue("localhost", days=-1)
     assert cli.main(["--check", f"--bind=https://:1?certificate={expired.certificate}&key={expired.key}"]) == 0
     out, err = capsys.readouterr()
@@ -45,7 +45,7 @@ def test_check_says_the_plan_and_serves_nothing(served, capsys):
 
 
 def test_check_of_what_starts_beside(served, capsys, tmp_path):
-    """--check names what starts beside the workers, without what may be secret; and that workers may become more."""
+    """--check names the programs beside the workers, without secrets; and the largest number of workers."""
     beside = [
         "--attach",
         "sh -c secret",
@@ -64,7 +64,7 @@ def test_check_of_what_starts_beside(served, capsys, tmp_path):
 
 
 def test_check_of_folders(served, capsys, tmp_path):
-    """--check warns of a file whose folder is not there, and of a spooler that this user may not make: a start would not serve."""
+    """--check warns of a file in a missing folder, and of a spooler forbidden to this user: a start would not serve."""
     (tmp_path / "file").touch()
     places = [
         "--bind",
@@ -82,7 +82,7 @@ def test_check_of_folders(served, capsys, tmp_path):
 
 
 def test_check_as_a_user_that_may_not_read_aserve(served, capsys, monkeypatch):
-    """One line says so, behind the warning that names the folders; no traceback of aserve's."""
+    """A single line says so, behind the warning with the folders; no traceback of aserve's."""
 
     def load(plan, is_check):
         raise ModuleNotFoundError("No module named 'importlib.abc'")
@@ -95,14 +95,14 @@ def test_check_as_a_user_that_may_not_read_aserve(served, capsys, monkeypatch):
 
 
 def test_check_names_the_type(served, capsys, tmp_path):
-    """An app that is an object is described by its class."""
+    """An object as app is described by the class."""
     (tmp_path / "hello.py").write_text("class Site:\n    def __call__(self, e, s): return []\napp = Site()\n")
     cli.main(["--check", "hello"])
     assert "hello (hello.Site)" in capsys.readouterr().out
 
 
 def test_check_as_the_user(served, capsys, monkeypatch):
-    """By root it imports the app as the user of --user, as a start does."""
+    """Run by root, --check imports the app as the user of --user, as a start does."""
     seen = []
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(showing, "become", lambda account: seen.append((account.uid, "hello" in sys.modules)))
@@ -113,7 +113,7 @@ def test_check_as_the_user(served, capsys, monkeypatch):
 
 @pytest.mark.parametrize("has_both", [True, False])
 def test_version_names_interpreter_loop_and_c(served, capsys, monkeypatch, tmp_path, has_both):
-    """One line: our version, the interpreter's, the loop's; and whether C serves plain requests, where that is a question."""
+    """A single line: our version, the interpreter's, the loop's; and whether C serves plain requests, where C could."""
     (tmp_path / "uvloop-0.99.dist-info").mkdir()
     (tmp_path / "uvloop_of_others-2.dist-info").mkdir()
     found = types.SimpleNamespace(origin=str(tmp_path / "uvloop/__init__.py")) if has_both else None
@@ -136,7 +136,7 @@ def test_a_folder_with_the_name_of_a_package(monkeypatch):
     [("uvloop-0.17.0-py3.11.egg-info", " 0.17.0"), ("uvloop-0.17.0.egg-info", " 0.17.0"), ("other", "")],
 )
 def test_version_of_an_installed_package(monkeypatch, tmp_path, record, version):
-    """It is in the name of what an installer has recorded; without that, the package is named alone."""
+    """The version is in the name of an installer's record; without a record, the package is named alone."""
     (tmp_path / record).mkdir()
     monkeypatch.setattr(
         banner, "find_spec", lambda name: types.SimpleNamespace(origin=str(tmp_path / "uvloop/__init__.py"))
@@ -145,13 +145,13 @@ def test_version_of_an_installed_package(monkeypatch, tmp_path, record, version)
 
 
 def test_version_is_that_of_the_interpreter():
-    """The words are those of the module `platform`, which takes long to load."""
+    """The words equal the words of the module `platform`, slow to load."""
     assert f" on {platform.python_implementation()} {platform.python_version()}" in banner.version_line()
 
 
 @pytest.mark.parametrize("word", ["gunicorn", "uwsgi"])
 def test_help_for_a_line_of_another_server(served, capsys, word):
-    """It is about such lines, and serves nothing."""
+    """The help is about such lines, and the command serves nothing."""
     assert cli.main([word, "--help"]) == 0
     assert served == [] and f"aserve {word}" in capsys.readouterr().out
 
@@ -169,7 +169,7 @@ FILE = "[uwsgi]\nmodule = hello:app\nsocket = 0.0.0.0:0\nvhost = true\nroute = ^
     ],
 )
 def test_check_warns_as_a_start_does(served, capsys, monkeypatch, tmp_path, words):
-    """With the same arguments both log the same, and neither shows a value that may be a secret."""
+    """With the same arguments both log the same, and neither shows a possible secret."""
     monkeypatch.setattr(sys, "meta_path", sys.meta_path[:])
     (tmp_path / "a.ini").write_text(FILE)
     assert cli.main(["--check", *words]) == 0 and served == []
@@ -189,7 +189,7 @@ def warnings_in(text):
 
 
 def test_check_says_what_wins(served, capsys, monkeypatch, tmp_path):
-    """A route of a flag comes after the file's, other values give way: --check says so, and `aserve config` from where each is."""
+    """A route of a flag comes after the file's, all further values give way: --check says so, and `aserve config` names each source."""
     monkeypatch.setattr(sys, "meta_path", sys.meta_path[:])
     (tmp_path / "a.ini").write_text(FILE)
     words = ["a.ini", "--route", "^/x last:", "--backlog", "9"]
@@ -205,7 +205,7 @@ def test_check_says_what_wins(served, capsys, monkeypatch, tmp_path):
 
 
 def test_check_of_exposed_places(served, capsys):
-    """What every peer of other machines could say is a warning before anything is bound."""
+    """A place open to words of every machine is a warning before anything is bound."""
     assert (
         cli.main(
             [
@@ -221,7 +221,7 @@ def test_check_of_exposed_places(served, capsys):
 
 
 def test_check_of_readers_of_metrics(served, capsys):
-    """Other machines that could read the metrics are a warning of --check, as of a start."""
+    """Metrics open to further machines are a warning of --check, as of a start."""
     assert cli.main(["--check", "hello:app", "--metrics", ":1", "--stats", "127.0.0.1:2", "--status-page", "all"]) == 0
     said = capsys.readouterr().err
     assert "WARNING  every client that reaches http://" in said and "can read the metrics and the status page;" in said

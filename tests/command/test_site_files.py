@@ -1,4 +1,4 @@
-"""The files of a site: settings that are accepted, a unit that systemd reads."""
+"""The files of a site: accepted settings, a unit readable to systemd."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILES = SiteFiles("shop", "shop.wsgi:application", "/srv/shop", "/srv/shop/venv/
 
 
 def settings_of(text):
-    """Return the settings of a file, which are accepted."""
+    """Return the accepted settings of a file."""
     table = tomllib.loads(text)
     assert table.pop("app") == "shop.wsgi:application"
     Config.from_sources({}, {}, table)
@@ -39,7 +39,7 @@ def test_the_settings_written_are_accepted():
 
 
 def test_paths_in_the_unit():
-    """A space, a percent sign and a dollar stay what they are, by systemd's own rules."""
+    """A space, a percent sign and a dollar stay unchanged, by systemd's own rules."""
     files = FILES._replace(folder="/srv/my $hop 5%", command='/opt/a"b/aserve')
     unit = files.texts()["shop.service"]
     assert r'ExecStart="/opt/a\"b/aserve" --config "/srv/my $$hop 5%%/aserve.toml" --bind' in unit
@@ -50,12 +50,12 @@ def test_paths_in_the_unit():
 
 @pytest.mark.parametrize(("folder", "home"), [("/srv/shop", "yes"), ("/home/me/shop", "read-only")])
 def test_a_site_in_a_home(folder, home):
-    """A unit that hides homes could not read it."""
+    """A unit with hidden homes could not read the site."""
     assert f"\nProtectHome={home}\n" in FILES._replace(folder=folder).texts()["shop.service"]
 
 
 def test_a_public_site():
-    """It has the name, agrees to the terms, and may listen on ports 443 and 80; there is no nginx."""
+    """The site has the name, agrees to the terms, and may listen on ports 443 and 80; there is no nginx."""
     texts = FILES._replace(https="shop.example").texts()
     assert {*texts} == {"aserve.toml", "shop.service"}
     assert settings_of(texts["aserve.toml"]) == {"https": ["shop.example"], "acme-terms": "accept", "workers": 1}
@@ -67,7 +67,7 @@ def test_a_public_site():
 
 
 def test_the_server_of_nginx():
-    """It passes requests to the socket that the unit binds."""
+    """nginx passes requests to the socket of the unit."""
     texts = FILES.texts()
     [path] = re.findall(r"uwsgi_pass unix:(\S+);", texts["shop.nginx.conf"])
     assert f"--bind uwsgi://unix:{path}\n" in texts["shop.service"] and path.startswith("/run/aserve/shop/")
@@ -78,7 +78,7 @@ def test_the_server_of_nginx():
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
 @pytest.mark.parametrize("https", ["", "shop.example"])
 def test_systemd_reads_the_unit(tmp_path, https):
-    """It has nothing to say about it, finds that it may do little, and starts it at each boot from where it is."""
+    """systemd has no remark on the unit, finds few rights, and starts the unit at each boot from the present place."""
     unit = FILES._replace(command=shutil.which("true"), folder=str(tmp_path), https=https).texts()["shop.service"]
     (tmp_path / "shop.service").write_text(unit)
     command = ["systemd-analyze", "verify", "--man=no", str(tmp_path / "shop.service")]

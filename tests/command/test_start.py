@@ -1,4 +1,4 @@
-"""A start: what the flags name is served, checked, or tried."""
+"""A start: the named app is served, checked, or tried."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.long_on_pypy
 
 
 def test_serving_and_checking(served, capsys):
-    """The app reaches the server; with --check it does not, and the text says what would be served."""
+    """The app reaches the server; with --check the app does not, and the text names the app."""
     assert start.start({"app": "hello:app"}, None, os.environ) == 0
     assert served[0][0].__module__ == "hello"
     assert start.start({"app": "hello:app", "check": True}, None, os.environ) == 0
@@ -21,7 +21,7 @@ def test_serving_and_checking(served, capsys):
 
 
 def test_apps_that_are_here(served, tmp_path, capsys):
-    """Without a name they are listed, and nothing is served."""
+    """Without a name the present apps are listed, and nothing is served."""
     (tmp_path / "shop.py").write_text("def app(environ, start_response):\n    return []\n")
     assert start.start({}, None, os.environ) == 2
     assert served == [] and "shop:app" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What is told when the command begins to serve."""
+"""The lines at the beginning of a service."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.long_on_pypy
 
 @pytest.mark.parametrize(("on_path", "command"), [("/bin/aserve", "aserve"), (None, "/venv/bin/aserve")])
 def test_the_demo_says_how_to_serve_another(served, capsys, monkeypatch, on_path, command):
-    """Without an app, a line says what to type; with its path where a venv is not active."""
+    """Without an app, a line has the command to type; with the path where a venv is not active."""
     monkeypatch.setattr("shutil.which", lambda name: on_path)
     monkeypatch.setattr(sys, "executable", "/venv/bin/python")
     cli.main([])
@@ -22,7 +22,7 @@ def test_the_demo_says_how_to_serve_another(served, capsys, monkeypatch, on_path
 
 
 def test_a_service_of_kubernetes_with_our_name(served, monkeypatch, capsys):
-    """Its variables are no settings: the command starts, and says once how to be without them."""
+    """The service's variables are no settings: the command starts, and names the remedy once."""
     for name, value in (("SERVICE_HOST", "10.0.0.1"), ("SERVICE_PORT", "80"), ("PORT", "tcp://10.0.0.1:80")):
         monkeypatch.setenv(f"ASERVE_{name}", value)
     cli.main([])
@@ -31,7 +31,7 @@ def test_a_service_of_kubernetes_with_our_name(served, monkeypatch, capsys):
 
 
 def test_unknown_variables_are_named_once(served, monkeypatch, capsys):
-    """Those of a wrapper end no start; one line names them."""
+    """Variables of a wrapper end no start; a single line has the names."""
     monkeypatch.setenv("ASERVE_HOME", "/opt/aserve")
     monkeypatch.setenv("ASERVE_BIN", "/opt/aserve/bin/aserve")
     cli.main(["hello:app"])
@@ -41,7 +41,7 @@ def test_unknown_variables_are_named_once(served, monkeypatch, capsys):
 
 
 def test_a_socket_of_systemd_that_is_not_bound(served, monkeypatch, capsys):
-    """Its clients would wait for ever: a warning names it."""
+    """The socket's clients would wait for ever: a warning names the socket."""
     for name, value in (("PID", os.getpid()), ("FDS", 1), ("FDNAMES", "web")):
         monkeypatch.setenv(f"LISTEN_{name}", str(value))
     cli.main(["--bind", "systemd:web"])
@@ -51,7 +51,7 @@ def test_a_socket_of_systemd_that_is_not_bound(served, monkeypatch, capsys):
 
 
 def test_a_warning_for_root(served, monkeypatch, capsys):
-    """Who runs an app as root is told what to do, unless that is asked for."""
+    """An app run by root is told with the remedy, unless root is asked for."""
     monkeypatch.setattr(start_notes, "is_root", lambda: True)
     cli.main([])
     cli.main(["--user", str(os.geteuid()), "--group", str(os.getegid()), "--bind", "127.0.0.1:0"])

@@ -48,7 +48,7 @@ def test_a_reader_that_ends_early(tmp_path):
 
 
 def test_which_words_are_subcommands():
-    """Those of features, and three of the command's own; an app in a module of such a name is named with its app."""
+    """Subcommands of features, and three of the command's own; an app in a module of such a name is named with the callable."""
     assert all(
         map(
             is_subcommand,

@@ -1,4 +1,4 @@
-"""The command with --workers: what reaches the supervisor, and what becomes of its children."""
+"""The command with --workers: the supervisor's arguments, and the fate of the children."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_workers_leave_the_app_to_the_processes(supervised, served, capsys, tmp_
 
 
 def test_a_folder_that_is_a_link(supervised, tmp_path, monkeypatch, caplog):
-    """Settings and app are those of the folder to which its name leads by then; where it leads nowhere, that is told."""
+    """Settings and app come from the present target of the folder's name; a name without a target is told."""
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "linked_app.py").write_text(f"def {name}(environ, start_response): pass\napp = {name}\n")
@@ -66,13 +66,13 @@ def test_a_folder_that_is_a_link(supervised, tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path / "one")
     supervised.outcome = Role(1, 1, plan, CHANNEL, (), None, supervisor_pid=4242)
     assert cli.main(["linked_app:app", "--workers", "1"]) == 7
-    assert supervised.roles[-1][1].__name__ == "one"  # PWD was not true any more: this is where it was started
+    assert supervised.roles[-1][1].__name__ == "one"  # PWD was not true any more: this is the folder of the start
     sys.modules.pop("linked_app", None)
 
 
 @pytest.mark.parametrize(("spec", "is_told"), [("late_app:app", True), ("{}/late_app.py:app", False)])
 def test_a_folder_that_moves_before_the_import(supervised, tmp_path, monkeypatch, capsys, spec, is_told):
-    """A worker has the code that the others have, and says so, if it imports from there; a reload goes on if it does not."""
+    """A worker has the same code as all workers, and says so, if the worker imports from there; a reload goes on otherwise."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "late_app.py").write_text("def app(environ, start_response): pass\n")
     monkeypatch.chdir(tmp_path / "in")
@@ -93,7 +93,7 @@ def test_a_folder_that_moves_before_the_import(supervised, tmp_path, monkeypatch
 
 
 def test_what_workers_share(supervised, monkeypatch):
-    """Before anything is forked, the loop that all will have is imported, and what is there by then is no garbage of theirs."""
+    """Before the first fork, the common loop is imported, and the present objects are no garbage of the children."""
     assert cli.main(["hello:app", "--workers", "4", "--loop", "asyncio"]) == 0
     assert supervised.shared == ["asyncio", "freeze", "forks"]
     monkeypatch.setattr(with_workers, "gc", types.SimpleNamespace())  # PyPy's
@@ -102,7 +102,7 @@ def test_what_workers_share(supervised, monkeypatch):
 
 
 def test_hooks_run_in_supervisor_and_worker(supervised, served, tmp_path, capsys):
-    """gunicorn's hooks are called beside the supervisor, and in the worker that a fork returns."""
+    """gunicorn's hooks are called beside the supervisor, and in the forked worker."""
     (tmp_path / "hello2.py").write_text("def application(environ, start_response):\n    pass\n")
     (tmp_path / "conf.py").write_text(
         "wsgi_app = 'hello2'\ncalled = []\n"
@@ -134,7 +134,7 @@ def test_hooks_run_in_supervisor_and_worker(supervised, served, tmp_path, capsys
 
 
 def test_a_hook_that_raises(supervised, tmp_path, monkeypatch, capsys):
-    """when_ready ends the command: nothing serves yet, and what was bound is let go."""
+    """when_ready ends the command: nothing serves yet, and the bound sockets are let go."""
     closed = []
     bound = types.SimpleNamespace(close=lambda: closed.append(1))
     monkeypatch.setattr(with_workers, "bind_listeners", lambda config: [bound])
@@ -145,7 +145,7 @@ def test_a_hook_that_raises(supervised, tmp_path, monkeypatch, capsys):
 
 
 def test_memory_of_uwsgi(supervised, monkeypatch, capsys):
-    """What workers share is made before any of them, if it is asked for; where it cannot be, nothing starts."""
+    """The workers' common memory is made before the first worker, if asked for; without the memory, nothing starts."""
     shared = []
     monkeypatch.setattr(memory, "share", lambda *what: shared.append((what, len(supervised.made))))
     assert cli.main(["hello:app", "--workers", "1"]) == 0 and shared == []
@@ -196,7 +196,7 @@ def test_the_platforms_workers(supervised, monkeypatch, capsys):
 
 
 def test_workers_of_a_process(supervised, tmp_path):
-    """What is bound and written first, as --pid-file asks for, is the supervisor's; a worker leaves it there."""
+    """The pid file of --pid-file, bound and written first, is the supervisor's; a worker leaves the file."""
     path, pid_file = str(tmp_path / "s"), str(tmp_path / "pid")
     assert cli.main(["hello:app", "--workers", "1", "--pid-file", pid_file, "--bind", f"unix:{path}"]) == 0
     ((_, _, (listener,), _),) = supervised.made
@@ -204,7 +204,7 @@ def test_workers_of_a_process(supervised, tmp_path):
 
 
 def test_workers_that_cannot_start(supervised, capsys):
-    """The app's traceback, one line, and status 1."""
+    """The app's traceback, a single line, and status 1."""
     supervised.outcome = StartFailed("worker 1 could not start", "Traceback: here\n")
     assert cli.main(["hello:app", "--workers", "1"]) == 1
     assert capsys.readouterr().err == "Traceback: here\naserve: error: worker 1 could not start\n"
@@ -217,7 +217,7 @@ def test_check_of_workers(supervised, capsys):
 
 
 def test_the_demo_in_workers(supervised, capsys):
-    """The supervisor says that it is the demo, once."""
+    """The supervisor names the demo, once."""
     cli.main(["--workers", "4"])
     assert capsys.readouterr().err.count("no APP was named") == 1
 
@@ -273,7 +273,7 @@ def test_a_spooler_does_the_jobs_of_a_folder(supervised, served, monkeypatch):
 
 
 def test_a_spooler_without_its_folder(supervised, served, monkeypatch, capsys, tmp_path):
-    """One line says why it cannot do its work."""
+    """A single line has the reason of the idle spooler."""
     (tmp_path / "file").touch()
     monkeypatch.setenv("ASERVE_DOES_JOBS_OF", str(tmp_path / "file" / "jobs"))
     assert cli.main(["hello:app", "--workers", "4", "--spooler", "/jobs"]) == 2
@@ -283,7 +283,7 @@ def test_a_spooler_without_its_folder(supervised, served, monkeypatch, capsys, t
 
 @pytest.mark.parametrize("text", ["x", "987654"])
 def test_variables_that_are_aserves_own(served, monkeypatch, capsys, text):
-    """A person who sets one is told."""
+    """A person with such a variable is told."""
     monkeypatch.setenv("ASERVE_TRIAL", text)
     assert cli.main(["hello"]) == 2
     assert "ASERVE_TRIAL is for aserve itself, when it is upgraded; unset it" in capsys.readouterr().err

@@ -20,7 +20,7 @@ from aserve.contrib.becoming import become_aserve, words_of
     ],
 )
 def test_words_of_runserver_become_ours(bind, more, words):
-    """An address is one of runserver's: a port alone is on loopback."""
+    """An address has runserver's form: a port alone is on loopback."""
     assert words_of("a:b", False, bind, more) == ["-m", "aserve", "a:b", *words]
     assert words_of("a:b", True, bind, more) == ["-m", "aserve", "a:b", "--reload", *words]
 

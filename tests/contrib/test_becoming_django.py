@@ -1,4 +1,4 @@
-"""manage.py runaserve; what it serves is tested end to end, in a process of its own."""
+"""manage.py runaserve; the served pages are tested end to end, in a separate process."""
 
 from __future__ import annotations
 

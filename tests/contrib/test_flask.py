@@ -24,10 +24,10 @@ APP = "from flask import Flask\ndef create_app(name='x'):\n    return Flask(name
     ],
 )
 def test_the_command_names_the_app_as_flask(monkeypatch, tmp_path, words, spec, more):
-    """--debug reloads, unless told otherwise; other flags are ours."""
+    """--debug reloads, unless told otherwise; all further flags are ours."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FLASK_DEBUG", "0")
-    monkeypatch.setenv("FLASK_RUN_FROM_CLI", "false")  # flask sets it, and servers of later tests would inherit it
+    monkeypatch.setenv("FLASK_RUN_FROM_CLI", "false")  # flask sets FLASK_RUN_FROM_CLI for later tests, too
     monkeypatch.delenv("FLASK_APP", raising=False)
     (tmp_path / "site_a.py").write_text(APP)
     became = []

@@ -1,4 +1,4 @@
-"""What the tests with Hypothesis share."""
+"""The shared parts of the tests with Hypothesis."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from harness.replies import echo, returning
 from hypothesis import strategies as st
 
 MAX_STREAMS = 4
-GOOD = 1  # the stream that nothing is sent for, behind its request
+GOOD = 1  # the stream without frames behind the request
 GOAWAY = 7
 FIELDS = [
     request(), request(b"POST"), request(b"POST", b"/", (b"content-length", b"3")), request(b"PUT", b"/", (b"expect", b"100-continue")),
@@ -62,7 +62,7 @@ whole_frames = st.one_of(
     st.builds(frame, KINDS, FLAGS, STREAMS, st.binary(max_size=30)),
     st.binary(max_size=30),
 )
-# What a client may send: a new stream, or something for one of those that it has begun.
+# The frames of a client: a new stream, or frames for a begun stream.
 places, small = st.integers(0, 5), st.integers(1, 100_000)
 good_settings = st.one_of(
     st.tuples(st.just(1), st.integers(0, 1 << 24)), st.tuples(st.just(4), st.sampled_from([0, 1, 65_535, 1 << 20])),
@@ -89,10 +89,10 @@ histories = st.one_of(
 
 
 class Talk:
-    """A session, and a client that sends what it likes beside one good request."""
+    """A session, and a client with frames of any kind beside a good request."""
 
     def __init__(self, body: str) -> None:
-        # A live body that does not come would keep this thread; this loop has no readers for WebSockets.
+        # A missing live body would keep this thread; this loop has no readers for WebSockets.
         self.client = Client(
             echo if body == "buffer" else returning([b"x" * 9]), max_streams=MAX_STREAMS, body=body, websockets=0
         )
@@ -135,7 +135,7 @@ class Talk:
         return frame(DATA, is_last, self.one(place), octets)
 
     def trailers(self, place: int, fields: Any, is_last: bool) -> bytes:
-        """Return what follows a body."""
+        """Return the trailers behind a body."""
         return frame(HEADERS, 4 + is_last, self.one(place), self.client.h2.encoder.encode(fields))
 
     def reset(self, place: int) -> bytes:
@@ -151,7 +151,7 @@ class Talk:
         return frame(SETTINGS, 0, 0, b"".join(setting(*pair) for pair in pairs))
 
     def one(self, place: int) -> int:
-        """Return one of the last streams that were begun, but for the good one."""
+        """Return one of the last begun streams, but for the good stream."""
         return self.begun[-1 - place % (len(self.begun) - 1)]
 
     def second(self) -> None:
@@ -180,16 +180,16 @@ class Talk:
         self.session.pause_writing()
 
     def unstuck(self) -> None:
-        """Let it read on."""
+        """Let the transport read on."""
         self.client.transport.unstick()
         self.session.resume_writing()
 
     def many(self) -> None:
-        """Repeat what came last."""
+        """Repeat the last frames."""
         self.octets += self.last[:100] * 30
 
     def check(self) -> None:
-        """What is kept for the connection is bounded."""
+        """The memory of the connection is bounded."""
         state = self.session._frames.connection
         assert len(self.session._streams) <= MAX_STREAMS >= state.nstreams and state.streams_cap <= 2 * MAX_STREAMS
         tables = state.encoder.table, state.decoder
@@ -219,7 +219,7 @@ class Talk:
         assert not service.connections and not service.lost and not self.session.has_streams
 
     def kinds(self) -> set[tuple[int, int]]:
-        """Return the kinds of frames that came for each stream."""
+        """Return the kinds of received frames, by stream."""
         found, octets = set(), self.received
         while octets:
             length, kind, stream = int.from_bytes(octets[:3], "big"), octets[3], int.from_bytes(octets[5:9], "big")
@@ -228,9 +228,9 @@ class Talk:
         return found
 
 
-@pytest.mark.timeout(SECONDS + 400)  # what is found is made small, which takes minutes
+@pytest.mark.timeout(SECONDS + 400)  # Hypothesis makes a found case small, for minutes
 def test_any_frames_leave_the_connection_sound(hold):
-    """Frames come in pieces of any size, with time passing, and apps running, between them."""
+    """Frames come in pieces of any size, with time passing, and apps running, in between."""
 
     def holds(history: list[Any], size: int, body: str) -> None:
         talk = Talk(body)

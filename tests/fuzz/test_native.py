@@ -29,7 +29,7 @@ def twins(tmp_path):
         twin.server.stop()
 
 
-@pytest.mark.timeout(SECONDS + 400)  # what is found is made small, which takes minutes
+@pytest.mark.timeout(SECONDS + 400)  # Hypothesis makes a found case small, for minutes
 @pytest.mark.provokes("")
 def test_no_difference_between_c_and_python(twins, capsys):
     """Neither a client, nor the app, nor a reader of the log can tell the way of a request."""

@@ -32,7 +32,7 @@ fuzzed = pytest.mark.parametrize(("protocol", "parser"), first_on_pypy(KINDS), i
 
 
 def exchanges_of(protocol: Any, pieces: list[bytes]) -> list[tuple[Any, ...]]:
-    """Return what a protocol makes of these pieces and the end behind them, comparable."""
+    """Return a protocol's exchanges from these pieces and the end behind the pieces, comparable."""
     found: list[Any] = []
     for piece in pieces:
         found += protocol.receive(piece)
@@ -51,7 +51,7 @@ def exchanges_of(protocol: Any, pieces: list[bytes]) -> list[tuple[Any, ...]]:
 
 
 def body_of(exchange: Any) -> Any:
-    """Return the body, or whose fault it is that there is none."""
+    """Return the body, or the fault in place of a body."""
     body = exchange.body
     if body is None:
         return None
@@ -74,9 +74,9 @@ def cut(octets: bytes, sizes: list[int]) -> list[bytes]:
 
 @pytest.mark.long_on_pypy
 @fuzzed
-@pytest.mark.timeout(SECONDS + 400)  # what is found is made small, which takes minutes
+@pytest.mark.timeout(SECONDS + 400)  # Hypothesis makes a found case small, for minutes
 def test_exchanges_are_the_same_however_cut(protocol, parser, hold):
-    """Buffered bodies and live ones make no difference."""
+    """Buffered bodies and live bodies make no difference."""
 
     def same(stream: Stream, sizes: list[int], is_live: bool) -> None:
         new = PROTOCOLS[protocol, parser](Limits(body_memory_bytes=4096, max_pipelined=MAX_PIPELINED, is_live=is_live))
@@ -90,7 +90,7 @@ def test_exchanges_are_the_same_however_cut(protocol, parser, hold):
 
 
 def check_answers(stream: Stream, octets: bytes, is_closed: bool) -> Heard:
-    """See that each good request is answered, in order and rightly; return what came behind."""
+    """See that each good request is answered, in order and rightly; return the octets behind."""
     heard = Heard(octets)
     for request in stream.requests:
         reply = heard.recv_response(is_head=request.method == "HEAD")
@@ -103,18 +103,18 @@ def check_answers(stream: Stream, octets: bytes, is_closed: bool) -> Heard:
 
 
 def check_tail(stream: Stream, heard: Heard, is_closed: bool, is_live: bool) -> None:
-    """See what became of the rest."""
+    """Check the fate of the rest."""
     if stream.kind == "refused":
         assert is_closed
         if heard:
             assert heard.recv_response().status >= 400
-    is_bodiless = not (is_live and stream.kind == "short")  # else its app may answer before the end
+    is_bodiless = not (is_live and stream.kind == "short")  # else the app may answer before the end
     if stream.kind in ("none", "refused", "beyond") or (stream.kind == "short" and is_bodiless):
         assert not heard, "answered what nobody has asked"
 
 
 @fuzzed
-@pytest.mark.timeout(SECONDS + 400)  # what is found is made small, which takes minutes
+@pytest.mark.timeout(SECONDS + 400)  # Hypothesis makes a found case small, for minutes
 def test_connections_stay_in_sync_or_close(protocol, parser, hold):
     """
     Whatever happens in whatever order: good requests are answered, then the connection is in sync or closed.

@@ -1,4 +1,4 @@
-"""The fixtures of the tests of native/: each part of it against its twin in Python."""
+"""The fixtures of the tests of native/: each part against the twin in Python."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def native() -> Any:
-    """The module; a test that asks for it is skipped where it is not built."""
+    """The module; a test with this fixture is skipped where the module is not built."""
     return pytest.importorskip("aserve._native", reason="aserve._native is not built here")
 
 

@@ -1,4 +1,4 @@
-"""Wherever memory is refused to the engine, the request is answered rightly or its connection closes, and the next ones are answered as ever.
+"""Wherever memory is refused to the engine, the request is answered rightly or its connection closes, and the next requests are answered as ever.
 
 It happens in a process of its own, in which all other threads wait: for a client, the loop and the engine are one thread after another.
 """
@@ -27,32 +27,32 @@ import aserve
 TESTS = pathlib.Path(__file__).parent.parent
 FIELDS = b"Host: a\r\nX-Back: \xe9t\xe9\r\nConnection: close\r\n"
 PLAIN = ["hello", "several_chunks", "echo"]
-BATCH = 2  # connections that ask at once
+BATCH = 2  # connections with a request at once
 ROUNDS = 6
 SITE = {"echo": apps.echo, "lazy_generator": apps.lazy_generator}
 WORDS = re.compile("internal error|MemoryError")
 
 
 def site(environ, start_response):
-    """Be the app that the path names."""
+    """Be the app of the path."""
     return SITE[environ["PATH_INFO"][1:]](environ, start_response)
 
 
 def request(name):
-    """Return a request that ends its connection."""
+    """Return a request with an end of the connection."""
     body = b"abc" if name == "echo" else b""
     length = b"Content-Length: 3\r\n" if body else b""
     return (b"POST" if body else b"GET") + b" /%b HTTP/1.1\r\n%b%b\r\n" % (name.encode(), FIELDS, length) + body
 
 
 class Gate:
-    """The engine's poll: refuses memory to what comes of a batch, and lets nothing else run meanwhile."""
+    """The engine's poll: refuses memory to a batch, and lets nothing else run meanwhile."""
 
     def __init__(self):
         self.native = importlib.import_module("aserve.connections.lane.native")
         self.api = importlib.import_module("_testcapi")
         self.lane = None
-        self.refused = None  # the allocations that fail: from, to; None: none do
+        self.refused = None  # the failing allocations: from, to; None: no allocation
         self.is_armed = False
         self.at_gate, self.go = threading.Lock(), threading.Lock()
         self.at_gate.acquire()
@@ -70,7 +70,7 @@ class Gate:
             self.at_gate.release()
         if self.refused is None:
             return lib.lane_poll(set, milliseconds)
-        self.at_gate.release()  # asked is what comes now
+        self.at_gate.release()  # asked from now on
         self.go.acquire()
         start, stop = self.refused
         count = 0
@@ -81,7 +81,7 @@ class Gate:
         return count
 
     async def pass_batch(self, send, start, stop):
-        """Call send(), and serve what it sends without these allocations; the loop waits, unless it is needed."""
+        """Call send(), and serve the sent requests without these allocations; the loop waits, unless needed."""
         self.refused = start, stop
         self.native.lib.lane_wake(self.lane.set)
         self.at_gate.acquire()
@@ -93,7 +93,7 @@ class Gate:
 
 
 class Log(logging.Handler):
-    """What was logged, and what went wrong as that was tried."""
+    """The logged lines, and the failures of logging."""
 
     def __init__(self):
         super().__init__()
@@ -107,14 +107,14 @@ class Log(logging.Handler):
         self.lines.append("MemoryError")
 
     def taken(self):
-        """Return what has come since the last call, as text."""
+        """Return the octets since the last call, as text."""
         lines = [line if isinstance(line, str) else self.format(line) for line in self.lines]
         self.lines.clear()
         return "\n".join(lines)
 
 
 async def received_by(client):
-    """Return what comes until the connection ends."""
+    """Return the octets until the connection ends."""
     loop, octets = asyncio.get_running_loop(), b""
     client.setblocking(False)
     try:
@@ -169,18 +169,18 @@ async def refuse(server, gate, log, name, width, is_spilled, nth):
 
 
 async def refuse_all(server, gate, log, case, numbers):
-    """Do it at each of these allocations; return how often something came of it."""
+    """Refuse each of these allocations; return the count of effects."""
     return sum([not await refuse(server, gate, log, *case, nth) for nth in numbers])
 
 
 async def main():
     """Plain requests, at once and as jobs, are looked at again and again: what is in use is the same. Then others, and more in a row."""
-    sys.setswitchinterval(100.0)  # a thread goes on until it waits
+    sys.setswitchinterval(100.0)  # a thread goes on until the next wait
     log, gate = Log(), Gate()
     logger = logging.getLogger("aserve")
     logger.addHandler(log)
     logger.propagate = False
-    # Python may lose a connection on its way out of the lane (the last case): the server is not to wait for it.
+    # Python may lose a connection on the way out of the lane (the last case): the server is not to wait for such a connection.
     async with aserve.Server(site, bind="127.0.0.1:0", native="auto", threads=1, drain_seconds=0.0) as server:
         gate.lane = server._listening.lane
         for is_spilled in (False, True):
@@ -199,9 +199,9 @@ async def main():
 
 
 def test_lacking_memory_costs_one_request(native):
-    """Process and worker live; no request stays behind, and the log tells the reason of a lost one."""
+    """Process and worker live; no request stays behind, and the log tells the reason of a lost request."""
     pytest.importorskip("_testcapi", reason="this interpreter comes without its own tests")
-    # Not measured: what measures needs memory of its own.
+    # Not measured: coverage needs memory as well.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     ended = subprocess.run(
         [sys.executable, "-X", "faulthandler", __file__],

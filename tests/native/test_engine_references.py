@@ -28,14 +28,14 @@ LINGER = struct.pack("ii", 1, 0)  # close() resets the connection
 
 
 class Site:
-    """The app that the path names; each is the same object to all requests."""
+    """The app of the path; each app is the same object to all requests."""
 
     def __call__(self, environ, start_response):
         return SITE[environ["PATH_INFO"][1:]](environ, start_response)
 
 
 def ask(address, name):
-    """Ask by three connections at once, one of which does not wait for its answer."""
+    """Ask by three connections at once; the last does not wait for an answer."""
     body = b"Content-Length: 3\r\n\r\nabc" if name == "echo" else b"\r\n"
     method = b"POST" if name == "echo" else b"GET"
     clients = [socket.create_connection(address, timeout=PATIENCE_SECONDS) for _ in range(3)]
@@ -59,7 +59,7 @@ def no_records():
 
 @pytest.mark.parametrize("name", SITE)
 def test_nothing_is_left(native, start_server, wait_until, no_records, name):
-    """As many references to what all requests share, before and after."""
+    """As many references to the common objects of all requests, before and after."""
     app = Site()
     server = start_server(app, is_checked=False, native="auto", threads=1)
     shared = [

@@ -1,4 +1,4 @@
-"""The environ that C makes is the twin's, or there is none: any vars, asked again and again, for any base."""
+"""C's environ is the twin's, or there is none: any vars, asked again and again, for any base."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from aserve.protocols.base import Limits
 CORPUS = pathlib.Path(__file__).parent.parent / "corpus"
 LINE_NAMES = [name for name, _ in LINE]
 pytestmark = pytest.mark.usefixtures("forget")
-OWN_MAX = 32  # native/environ.c: more pairs of its own has no request
+OWN_MAX = 32  # native/environ.c: no request has more own pairs
 
 
 # Any request
@@ -74,7 +74,7 @@ PATH = st.tuples(st.just("PATH_INFO"), VALUES)
 
 @st.composite
 def requests(draw: Any) -> Request:
-    """Return a request, most of them as parsers write them; some blocks are cut off, or end in NUL."""
+    """Return a request, mostly in the parsers' form; some blocks are cut off, or end in NUL."""
     is_front = draw(st.booleans())
     own = draw(st.lists(PAIRS, max_size=5).map(list) if is_front else LINES)
     if is_front and draw(st.integers(0, 3)):
@@ -91,7 +91,7 @@ def requests(draw: Any) -> Request:
 
 
 def is_plain(base: dict[str, Any], request: Request) -> bool:
-    """Whether the request is one that C makes an environ of; all others are the twin's."""
+    """Whether C makes an environ of the request; all further requests are the twin's."""
     own = request.vars.split("\0", 2 * request.own_count)
     fields = own.pop().split("\0") if len(own) > 2 * request.own_count else [""]
     if len(own) < 2 * request.own_count or (len(fields) % 2 and fields[-1]):
@@ -117,7 +117,7 @@ def is_plain(base: dict[str, Any], request: Request) -> bool:
     ),
 )
 def test_any_requests_have_the_same_environ(native, pool, order):
-    """Requests in any order, of listeners and of clients with a base of their own, wherever the last section had its place."""
+    """Requests in any order, of listeners and of clients with a separate base, wherever the last section had a place."""
     native.forget()
     bases = [new_base(), new_base(scheme="https"), {**new_base(), "wsgi.url_scheme": "https"}]
     place = 0
@@ -146,7 +146,7 @@ def test_the_corpus_has_the_same_environ(native, folder, protocol):
     assert made_count > 0
 
 
-# What is plain
+# Plain requests
 
 BROWSER = [
     ("HTTP_HOST", "www.example"),
@@ -184,7 +184,7 @@ NGINX = [
     ("SERVER_NAME", "www.example"),
     *BROWSER,
 ]
-# And its scgi_params.
+# And the file scgi_params.
 NGINX_SCGI = [
     ("CONTENT_LENGTH", "0"),
     ("REQUEST_METHOD", "GET"),
@@ -218,7 +218,7 @@ QUERY = [LINE[0], ("REQUEST_URI", "/a%20b?c"), ("PATH_INFO", "/a b"), ("QUERY_ST
         from_client(("HTTP_HOST", "a"), addr="", port=""),  # on a unix socket
         from_client(("HTTP_HOST", "a"), line=[(name, "") for name, _ in LINE]),
         from_client(("HTTP_A", ""), ("HTTP_B", "\x7f\x80\xff"), ("HTTP_C", "x" * 5000)),
-        from_client(("QUERY_STRING", "x"), ("REQUEST_METHOD", "y"), ("SERVER_PROTOCOL", "z")),  # no parser writes it
+        from_client(("QUERY_STRING", "x"), ("REQUEST_METHOD", "y"), ("SERVER_PROTOCOL", "z")),  # of no parser
         from_front(*NGINX),
         from_front(*NGINX_SCGI),
         from_front(("PATH_INFO", "")),
@@ -279,7 +279,7 @@ def test_what_is_plain(native, request_):
     ],
 )
 def test_what_is_not_plain(native, request_):
-    """These are the twin's, however often they come."""
+    """Such requests are the twin's, however often sent."""
     base = new_base()
     before = dict(base)
     assert [made_by_native(native, base, request_)[0] for _ in range(4)] == [None] * 4
@@ -287,7 +287,7 @@ def test_what_is_not_plain(native, request_):
 
 
 def test_names_are_the_same_objects(native):
-    """A CGI name is one str in all environs, interned: an app's lookup compares no characters."""
+    """A CGI name is the same str in all environs, interned: an app's lookup compares no characters."""
     made, again = (made_by_native(native, new_base(), from_client(*BROWSER))[0] for _ in range(2))
     names = {name: name for name in again}
     assert all(names[name] is name for name in made)
@@ -296,7 +296,7 @@ def test_names_are_the_same_objects(native):
 
 @pytest.mark.parametrize("request_", [from_client(*BROWSER), from_front(*NGINX), from_front(*NGINX_SCGI)])
 def test_each_request_has_its_own_dict(native, request_):
-    """What an app changes in its environ no later request sees, and the base stays as it was."""
+    """No later request sees an app's changes of the environ, and the base stays unchanged."""
     base = new_base()
     before, expected = dict(base), made_by_twin(base, request_)
     for _ in range(5):
@@ -310,7 +310,7 @@ def test_each_request_has_its_own_dict(native, request_):
 
 @pytest.mark.skipif(sys.version_info < (3, 10), reason="there a copy of a subclass of dict has no room to spare")
 def test_there_is_room(native):
-    """The environ takes what the caller and an app add without growing."""
+    """The environ takes the additions of the caller and an app without growing."""
     base = new_base()
     sizes = set()
     for _ in range(4):

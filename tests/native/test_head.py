@@ -214,7 +214,7 @@ def test_each_octet_at_each_place(native):
 
 
 def test_no_octet_hides_its_neighbour(native):
-    """Any two octets may be side by side in one word."""
+    """Any two octets may be side by side in the same word."""
     refused = {chr(octet) for octet in range(256) if twin._CONTROLS.match(chr(octet))}
     unnamed = {chr(octet) for octet in range(256) if not twin._TOKEN.match(chr(octet))}
     octets = [chr(octet) for octet in range(256)]
@@ -246,12 +246,12 @@ def cased(text: str, bits: int) -> str:
 
 
 def with_one(text: str, at: int, char: str) -> str:
-    """Return a text with one character put in."""
+    """Return a text with a further character."""
     return text[: at % (len(text) + 1)] + char + text[at % (len(text) + 1) :]
 
 
 def disturbed(texts: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
-    """Return texts, mostly unchanged; else with one character more, or as no exact str."""
+    """Return texts, mostly unchanged; else with a character more, or as no exact str."""
     return st.one_of(
         texts,
         texts,
@@ -358,7 +358,7 @@ def test_no_reference_is_kept(native):
 
 @pytest.mark.skipif(not hasattr(sys, "gettotalrefcount"), reason="only a debug build of CPython counts all references")
 def test_no_reference_is_lost(native):
-    """A thousand heads leave as many references as one."""
+    """A thousand heads leave as many references as a single head."""
     counts = []
     for _ in range(3):
         for _ in range(1000):

@@ -1,4 +1,4 @@
-"""Wherever memory is refused to C, it raises a MemoryError or answers rightly, and the next requests are answered as ever.
+"""Wherever memory is refused to C, C raises a MemoryError or answers rightly, and the next requests are answered as ever.
 
 It happens in a process of its own: no thread of the tests' is to be refused memory.
 """
@@ -43,7 +43,7 @@ REQUESTS = [
 
 
 def refused_times():
-    """Refuse one request after the other all memory from its n-th allocation on; return how often it has failed."""
+    """Refuse each request in turn all memory from the n-th allocation on; return the count of failures."""
     native, api = (importlib.import_module(name) for name in ("aserve._native", "_testcapi"))
     refused = 0
     for request in REQUESTS:
@@ -51,7 +51,7 @@ def refused_times():
         expected = made_by_native(native, base, request)
         for times_before in range(3):  # not seen yet; seen; kept
             nth, answered = 0, 0
-            while answered < 5:  # in a row: what need not be kept is not, and makes no error
+            while answered < 5:  # in a row: C keeps less, without an error
                 native.forget()
                 for _ in range(times_before):
                     made_by_native(native, base, request)
@@ -82,7 +82,7 @@ def refused_times():
 
 
 def main():
-    """Do it twice, and compare what is in use."""
+    """Run twice, and compare the memory in use."""
     refused = refused_times()
     gc.collect()
     blocks = sys.getallocatedblocks()

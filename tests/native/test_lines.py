@@ -166,7 +166,7 @@ def test_a_thread_with_the_number_of_an_earlier_one():
 
 @pytest.mark.parametrize("count", [30, 31, 32, 1000])
 def test_as_many_variables_as_there_is_room_for(count):
-    """Each is shown, and one more is refused: Authorization has a separate place."""
+    """Each variable is shown, and a further variable is refused: Authorization has a separate place."""
     fields = [(f"HTTP_X{number}", str(number)) for number in range(count)]
     program = tuple((3, name, b" ", False) for name, _ in fields), False, False, lambda at: (0.0, 9.0, ()), None
     ends = [in_c(fields, True, "", None, "", 200, 0, ANSWERED, 0.0, 0.0, 1.0, 1)]

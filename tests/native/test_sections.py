@@ -19,12 +19,12 @@ pytestmark = pytest.mark.usefixtures("forget")
 
 
 def values(native, base, request, count, name="HTTP_A"):
-    """Return the value of one field in each of `count` environs."""
+    """Return the value of a field in each of `count` environs."""
     return [made_by_native(native, base, request)[0][name] for _ in range(count)]
 
 
 def held(value):
-    """Return the dicts that have a value, of all that the collector knows."""
+    """Return the collector's dicts with a value."""
     gc.collect()
     return [
         found
@@ -37,13 +37,13 @@ def held(value):
     "request_", [from_client(("HTTP_A", "long enough")), from_front(("PATH_INFO", "/"), ("HTTP_A", "long enough"))]
 )
 def test_kept_from_the_second_time_on(native, request_):
-    """A section that comes once costs no memory; the third time, its fields are not read any more."""
+    """A section seen once costs no memory; the third time, the fields are not read any more."""
     first, second, third, fourth = values(native, new_base(), request_, 4)
     assert first is not second and second is third is fourth
 
 
 def test_of_each_listener(native):
-    """What one listener's section began is no environ of another's; nor is that of a front server's vars."""
+    """An environ begun by a listener's section serves no further listener; nor do a front server's vars."""
     request = from_client(("HTTP_A", "long enough"))
     one, other = new_base(), new_base(scheme="https")
     assert values(native, one, request, 3)[2] is not values(native, other, request, 3)[2]
@@ -59,7 +59,7 @@ def test_of_each_listener(native):
 
 
 def test_another_request_line(native):
-    """Behind a section that is kept stands each request's own line, whatever the last one was."""
+    """Behind a kept section stands each request's own line, whatever the last line."""
     base = new_base()
     lines = [("GET", ""), ("POST", "a=b"), ("GET", "c"), ("HEAD", ""), ("GET", "")]
     for method, query in [*lines, *lines]:
@@ -75,7 +75,7 @@ def test_another_request_line(native):
 
 
 def test_the_places_of_two_connections(native):
-    """Each connection has the place of its own last section; with any other place the answer is the same, and the place right again."""
+    """Each connection has the place of the last section; with a wrong place the answer is the same, and the place right again."""
     base = new_base()
     one, other = from_client(("HTTP_A", "one")), from_client(("HTTP_A", "other"))
     places = {request: [made_by_native(native, base, request)[1] for _ in range(3)][-1] for request in (one, other)}
@@ -90,7 +90,7 @@ def test_the_places_of_two_connections(native):
     "name", ["HTTP_AUTHORIZATION", "HTTP_PROXY_AUTHORIZATION", "AUTHORIZATION", "HTTP_X_REQUEST_ID", "HTTP_TRACEPARENT"]
 )
 def test_secrets_are_not_kept(native, name):
-    """Of credentials, and of what each request has of its own, nothing is left when the environ is gone."""
+    """Nothing is left of credentials, and of each request's own values, when the environ is gone."""
     base = new_base()
     for make in (from_client, lambda *fields: from_front(("PATH_INFO", "/"), *fields)):
         secret, open_ = f"secret of {name}", f"open beside {name}"
@@ -109,7 +109,7 @@ def test_the_longest_that_is_kept(native):
 
 
 def test_the_base_of_one_client(native):
-    """A client's own base is not kept when its connection is gone; nor what it began."""
+    """A client's own base is not kept when the connection is gone; nor are environs of the base."""
     base = {**new_base(), "SSL_CLIENT_S_DN": "CN=someone special"}
     count = sys.getrefcount(base)
     first, second, third = values(native, base, from_client(("HTTP_A", "long enough")), 3)
@@ -119,7 +119,7 @@ def test_the_base_of_one_client(native):
 
 
 def test_sections_that_come_once(native):
-    """Many that come once put none out that comes again."""
+    """Many sections seen once put out no repeated section."""
     base = new_base()
     request = from_client(("HTTP_A", "long enough"))
     kept = values(native, base, request, 2)[1]
@@ -129,7 +129,7 @@ def test_sections_that_come_once(native):
 
 
 def test_more_sections_than_places(native):
-    """One takes another's place; each answer is right, and what was put out is gone."""
+    """A section takes another's place; each answer is right, and the replaced section is gone."""
     base = new_base()
     requests = [from_client(("HTTP_A", f"section {number}"), ("HTTP_B", "b")) for number in range(2 * SECTIONS)]
     for _ in range(2):
@@ -157,7 +157,7 @@ def test_forget_keeps_nothing(native):
     fronts = (
         from_front(("PATH_INFO", "/"), ("HTTP_A", "of a front server"), ("HTTP_B", f"{number}")) for number in range(9)
     )
-    # One in 256 has the place of the client's, and would take it.
+    # Every 256th has the place of the client's section, and would take the place.
     values(native, base, next(front for front in fronts if made_by_native(native, base, front)[1] != place), 3)
     assert len(held("of a client")) == len(held("of a front server")) == 1
     del base

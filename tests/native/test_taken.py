@@ -1,4 +1,4 @@
-"""What C takes out of the vars is what Python takes out, or finds: what proxies tell of their client, and the request's name."""
+"""C takes the same vars out as Python: the words of proxies about their client, and the request's name."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_any_fields_are_taken_as_by_the_twin(native, line, fields):
     taken = native.take_out(vars.encode("latin-1"), REQUEST_LINE_COUNT, ID)
     taken_both = native.take_out(vars.encode("latin-1"), REQUEST_LINE_COUNT, FORWARDED | ID)
     if len(fields) - len(others) > 1:
-        assert taken is taken_both is None  # Python joins them
+        assert taken is taken_both is None  # Python joins the values
     else:
         rest = block([*line, *others])
         assert taken == (rest.encode("latin-1"), id_by_twin(vars))
@@ -61,7 +61,7 @@ def test_any_fields_are_taken_as_by_the_twin(native, line, fields):
 
 @pytest.mark.parametrize("size", [VARS_MAX - 1, VARS_MAX, VARS_MAX + 1])
 def test_a_long_block(native, size):
-    """One that has no room is not plain."""
+    """A block without room is not plain."""
     vars = block([*LINE, ("HTTP_X_REAL_IP", "a"), ("HTTP_A", "")])
     vars += "x" * (size - len(vars))
     assert left_by_native(native, vars) == (left_by_twin(vars) if size <= VARS_MAX else None)
@@ -69,5 +69,5 @@ def test_a_long_block(native, size):
 
 @pytest.mark.parametrize("vars", ["", "A", block(LINE) + "\0HTTP_A"])
 def test_a_block_that_is_cut_off(native, vars):
-    """No parser writes one: it stays as it is, or is not plain."""
+    """No parser writes such a block: the block stays unchanged, or is not plain."""
     assert left_by_native(native, vars) in (None, vars)

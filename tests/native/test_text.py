@@ -1,4 +1,4 @@
-"""The names of an environ as str: one object for each, as far as clients cannot make use of it."""
+"""The names of an environ as str: a single object for each, within a bound against clients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("forget")
 
 
 def kept(native, names):
-    """Return which names are the same objects in two environs; they are the same text in any case."""
+    """Return the names with the same object in two environs; the text is the same in any case."""
     made = []
     for _ in range(2):
         environs = [
@@ -30,7 +30,7 @@ def kept(native, names):
 
 
 def place_of(name):
-    """Return the first place of a name: 32 bits of FNV-1a, of which the table takes the last."""
+    """Return the first place of a name: the table takes the last of 32 bits of FNV-1a."""
     hash_ = 2166136261
     for octet in name.encode("latin-1"):
         hash_ = (hash_ ^ octet) * 16777619 & 0xFFFFFFFF
@@ -38,7 +38,7 @@ def place_of(name):
 
 
 def test_a_name_is_one_object(native):
-    """It is the one that CPython interns, too; with the names of an app's own code it is compared by its address."""
+    """The object is CPython's interned object, too; names in an app's own code compare by address."""
     names = ["HTTP_X_ONE", "HTTP_X", "H", "HTTP_\xe9"]
     assert kept(native, names) == names
     environ, _ = made_by_native(native, new_base(), from_client(("HTTP_X_ONE", "1")))
@@ -46,18 +46,18 @@ def test_a_name_is_one_object(native):
 
 
 def test_a_long_name_is_not_kept(native):
-    """What clients make up takes no memory for good."""
+    """Names made up by clients take no memory for good."""
     longest = "HTTP_".ljust(KEPT_NAME_MAX, "X")
     assert kept(native, [longest, f"{longest}Y", longest * 50]) == [longest]
 
 
 def test_there_is_room_for_so_many(native):
-    """With more names than places all environs are right, and what is kept is bounded."""
+    """With more names than places all environs are right, and the table is bounded."""
     assert 100 < len(kept(native, [f"HTTP_X_{number}" for number in range(4 * NAMES)])) <= NAMES
 
 
 def test_names_of_one_place(native):
-    """A client that knows the hash makes others look at a few places, not at all that it has filled."""
+    """A client with knowledge of the hash makes a look-up visit a few places, not all filled places."""
     names = [name for name in map("HTTP_X_{}".format, range(30 * NAMES)) if place_of(name) == 7]
     assert len(names) > 2 * PLACES
     assert kept(native, names) == names[:PLACES]

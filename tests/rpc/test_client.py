@@ -1,4 +1,4 @@
-"""RPC clients, against a socket that says anything."""
+"""RPC clients, against a socket with any answer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from aserve import rpc
     ],
 )
 async def test_calls_that_no_packet_holds(name, arguments, error):
-    """What does not fit is refused before anything is sent, even where nobody listens."""
+    """A call too large for a packet is refused before anything is sent, even where nobody listens."""
     with pytest.raises(error):
         rpc.call_blocking("127.0.0.1:1", name, *arguments)
     with pytest.raises(error):
@@ -66,11 +66,11 @@ def test_bad_addresses_are_one_line(address):
     assert isinstance(caught.value, ValueError) and "\n" not in str(caught.value)
 
 
-# Clients, against a server that answers whatever it is told
+# Clients, against a server with a given answer
 
 
 class Answering:
-    """A listening socket: one connection, its packet kept, answered with `octets`."""
+    """A listening socket: a single connection, with the packet kept, answered with `octets`."""
 
     def __init__(self, octets, family=socket.AF_INET, path=None, is_split=False, then="close"):
         self.octets, self.is_split, self.then = octets, is_split, then
@@ -188,7 +188,7 @@ def test_over_a_unix_socket(answering, tmp_path, call):
     ],
 )
 def test_bad_replies_have_their_error(answering, call, octets, error, text):
-    """The error is one line with the names of server and function."""
+    """The error is a single line with the names of server and function."""
     server = answering(octets)
     with pytest.raises(error) as caught:
         call(server.address, "hello")
@@ -208,14 +208,14 @@ def test_a_result_over_the_callers_limit(answering, call):
 @pytest.mark.parametrize(("octets", "error"), [(b"", rpc.NoReply), (b"\xad\x09\x00\x00hel", rpc.MalformedReply)])
 def test_a_reset_is_like_a_close(answering, call, octets, error):
     server = answering(octets, then="reset")
-    with pytest.raises((error, rpc.NoReply)):  # a reset may destroy what came before it
+    with pytest.raises((error, rpc.NoReply)):  # a reset may destroy earlier octets
         call(server.address, "hello")
 
 
 @pytest.mark.parametrize("call", CLIENTS)
 @pytest.mark.parametrize("octets", [b"", b"\xad\x09\x00\x00hel"])
 def test_a_time_out(answering, call, octets):
-    """A server that does not answer in time loses its client, which closes the connection."""
+    """A server without an answer in time loses the client: the client closes the connection."""
     server = answering(octets, then="wait")
     with pytest.raises(rpc.TimedOut, match=r"has not answered the call of 'hello' within 0\.05 s"):
         call(server.address, "hello", timeout=0.05)
@@ -224,20 +224,20 @@ def test_a_time_out(answering, call, octets):
 
 @pytest.mark.parametrize("call", CLIENTS)
 def test_no_time_left(call):
-    """A time-out of 0 is over before it begins."""
+    """A time-out of 0 is over at once."""
     with pytest.raises(rpc.TimedOut):
         call("127.0.0.1:1", "hello", timeout=0)
 
 
 @pytest.mark.parametrize("call", CLIENTS)
 def test_without_a_time_out(answering, call):
-    """None waits for as long as it takes."""
+    """None waits without a limit."""
     server = answering(b"\xad\x02\x00\x00ok")
     assert call(server.address, "hello", timeout=None) == b"ok"
 
 
 class GoneQuiet:
-    """A socket whose kernel gives up: nobody acknowledges what it has sent."""
+    """A socket whose kernel gives up: nobody acknowledges the sent octets."""
 
     def __enter__(self):
         return self
@@ -257,7 +257,7 @@ class GoneQuiet:
 
 @pytest.mark.parametrize("timeout", [None, 60.0])
 def test_the_kernel_gives_up(monkeypatch, timeout):
-    """ETIMEDOUT of the kernel's is no time-out of ours, though Python has one class for both from 3.10 on."""
+    """ETIMEDOUT of the kernel's is no time-out of ours, though Python has a common class for both from 3.10 on."""
     monkeypatch.setattr(socket, "create_connection", lambda *_: GoneQuiet())
     with pytest.raises(rpc.NoReply, match="without a reply"):
         rpc.call_blocking("192.0.2.1:3031", "hello", timeout=timeout)
@@ -294,11 +294,11 @@ async def test_cancelling_closes_the_connection(answering):
     server = answering(b"", then="wait")
     await main(server)
     assert server.is_closed_by_peer.wait(30)
-    gc.collect()  # an unclosed socket would be a ResourceWarning, which is an error here
+    gc.collect()  # an unclosed socket would be a ResourceWarning, an error here
 
 
 async def test_many_at_once(answering):
-    """Calls run side by side on one loop."""
+    """Calls run side by side on the same loop."""
 
     async def main(servers):
         return await asyncio.gather(*(rpc.call(server.address, "f") for server in servers))
@@ -308,7 +308,7 @@ async def test_many_at_once(answering):
 
 
 def test_the_clients_do_not_log(caplog, answering):
-    """A failed call is its caller's to tell."""
+    """Only the caller tells a failed call."""
     caplog.set_level(logging.DEBUG, "aserve")
     server = answering(b"")
     with pytest.raises(rpc.NoReply):

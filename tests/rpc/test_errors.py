@@ -1,4 +1,4 @@
-"""What a call may end in."""
+"""The errors of a call."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from aserve.core.errors import AserveError
 
 
 def test_every_error_is_one_kind():
-    """`except aserve.rpc.RpcError` catches every failure of a call; it is one of aserve's errors."""
+    """`except aserve.rpc.RpcError` catches every failure of a call; RpcError is an error of aserve."""
     errors = [
         rpc.BadAddress, rpc.CannotConnect, rpc.TimedOut, rpc.NoReply, rpc.MalformedReply, rpc.ResultTooLarge,
         rpc.PacketTooLarge, rpc.TooManyArguments, rpc.UnknownFunction, rpc.FunctionFailed,

@@ -1,4 +1,4 @@
-"""The octets of RPC calls; those of replies are in test_registry.py and test_client.py."""
+"""The octets of RPC calls; replies are in test_registry.py and test_client.py."""
 
 from __future__ import annotations
 

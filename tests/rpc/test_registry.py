@@ -51,7 +51,7 @@ def respond(modifier2, *items, accept="", is_head=False):
 
 
 def test_register_and_unregister():
-    """Functions are listed in order; taking one back twice is no error."""
+    """Functions are listed in order; a function may be taken back twice."""
     rpc.register("b", hello)
     rpc.register("a", hello)
     assert rpc.registered() == ["b", "a"]
@@ -61,7 +61,7 @@ def test_register_and_unregister():
 
 
 def test_a_name_is_taken_once():
-    """A second function of the same name is a mistake, unless it is said to replace the first."""
+    """A second function of the same name is a mistake, unless told to replace the first."""
     rpc.register("f", lambda: b"1")
     with pytest.raises(ValueError, match="already"):
         rpc.register("f", lambda: b"2")
@@ -89,13 +89,13 @@ async def coroutine_function():
 
 @pytest.mark.parametrize("function", [None, b"bytes", coroutine_function])
 def test_what_is_no_function(function):
-    """What cannot be called for bytes is refused when it is registered."""
+    """An object without a call for bytes is refused at registration."""
     with pytest.raises(TypeError, match="must be a function that returns bytes"):
         rpc.register("f", function)
 
 
 def test_registering_from_many_threads(functions):
-    """Each of many threads that take the same names gets either the name or the error."""
+    """Each of many threads with the same names gets either the name or the error."""
     taken = []
 
     def register():
@@ -113,7 +113,7 @@ def test_registering_from_many_threads(functions):
 
 
 def test_a_finalizer_that_registers():
-    """What a function's finalizer calls, where the function is replaced or unregistered, does not wait for its own thread."""
+    """A call from a function's finalizer, where the function is replaced or unregistered, does not wait for the same thread."""
 
     class Function:
         def __call__(self):
@@ -138,7 +138,7 @@ def test_a_finalizer_that_registers():
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize(("exc", "status"), [(SystemExit(3), 3), (SystemExit(), 0), (ValueError(), 1)])
 def test_a_child_of_a_function_that_raises(exc, status):
-    """A process that a function has forked ends as one of a view does: by sys.exit() with its status."""
+    """A process forked by a function ends like a process forked by a view: by sys.exit() with the status."""
     pids = []
 
     def fork():
@@ -181,13 +181,13 @@ def test_reply_framed_long(count):
 
 @pytest.mark.parametrize("modifier2", [1, 3, 5, 255])
 def test_reply_raw_is_the_result(modifier2):
-    """Any modifier2 but 0 and 2: the result as it is."""
+    """Any modifier2 but 0 and 2: the result unchanged."""
     register_all()
     assert respond(modifier2, b"hello", b"a", b"b") == b"hello a,b"
 
 
 def test_reply_http_is_of_the_accepted_type():
-    """modifier2 2: an HTTP response of the media type that the caller accepts."""
+    """modifier2 2: an HTTP response of the accepted media type."""
     register_all()
     assert respond(2, b"hello", b"x", b"y", accept="text/plain") == (
         b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nContent-Type: text/plain\r\n\r\nhello x,y"
@@ -208,7 +208,7 @@ def test_reply_http_is_of_the_accepted_type():
     ],
 )
 def test_reply_http_type(accept, kind):
-    """Only what is one media type becomes the Content-Type; nothing else gets into the head."""
+    """Only a single media type becomes the Content-Type; nothing else gets into the head."""
     register_all()
     head = respond(2, b"hello", accept=accept).split(b"\r\n\r\n")[0]
     assert head == f"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nContent-Type: {kind}".encode()
@@ -226,7 +226,7 @@ def test_reply_http_type(accept, kind):
     ],
 )
 def test_reply_http_errors(items, status):
-    """What gives no result gives an error of HTTP, framed."""
+    """A call without a result gives an error of HTTP, framed."""
     register_all()
     head, _, body = respond(2, *items).partition(b"\r\n\r\n")
     lines = head.split(b"\r\n")
@@ -253,7 +253,7 @@ def test_no_reply_without_a_result(modifier2, items):
     ],
 )
 def test_one_log_line(caplog, name, text):
-    """Every failure is one record, and a name from the network cannot forge or flood lines."""
+    """Every failure is a single record, and a name from the network cannot forge or flood lines."""
     register_all()
     respond(0, name)
     (record,) = caplog.records
@@ -263,7 +263,7 @@ def test_one_log_line(caplog, name, text):
 
 
 def test_nothing_registered_refuses_every_call(caplog):
-    """Without functions every call is refused with one line."""
+    """Without functions every call is refused with a single line."""
     assert respond(0, b"hello") is None
     assert respond(2, b"hello").startswith(b"HTTP/1.1 404 ")
     assert [r.getMessage() for r in caplog.records] == ["refused a call of 'hello': no RPC function is registered"] * 2

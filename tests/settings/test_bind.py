@@ -1,4 +1,4 @@
-"""Where to listen: each form of a bind spec, and what is none."""
+"""Places to listen: each form of a bind spec, and refused forms."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_bind_forms_are_read_and_given_back(text, bind):
     ],
 )
 def test_bind_as_a_url(text, plain):
-    """What stands in an address bar is understood."""
+    """The text of an address bar is understood."""
     assert str(parse_bind(text)) == plain
 
 
@@ -74,7 +74,7 @@ def test_bind_as_a_url(text, plain):
     ],
 )  # fmt: skip
 def test_bind_options_are_in_the_spec_alone(text, options, spec):
-    """An https bind may have settings; `spec` has them, str() has not, and the spec is read back."""
+    """An https bind may have settings; `spec` has the settings, str() has none, and the spec is read back."""
     bind = parse_bind(text)
     assert (bind.options, bind.spec) == (options, spec)
     assert str(bind) == spec.partition("?")[0]
@@ -108,7 +108,7 @@ def test_bind_abstract_elsewhere(monkeypatch):
         ("localhost:http", "port 'http'"),
         ("localhost:65536", "0 to 65535"),
         ("localhost:-1", "port '-1'"),
-        ("localhost:٣", "port"),  # a digit, but not an ASCII one
+        ("localhost:٣", "port"),  # a digit, but not an ASCII digit
         ("::1:8000", "brackets"),
         ("[::1:8000", "brackets"),
         ("[1.2.3.4]:80", "not an IPv6 address"),
@@ -154,5 +154,5 @@ def test_bind_refusals_say_the_reason(text, reason):
     ],
 )
 def test_what_the_log_shows(url, address, shown):
-    """In a container 127.0.0.1 alone looks as if nobody could reach it."""
+    """In a container 127.0.0.1 alone looks like an address without clients."""
     assert with_reach(url, address) == shown

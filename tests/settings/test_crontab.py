@@ -33,7 +33,7 @@ def moment(text):
     ],
 )
 def test_times_name_the_minutes_due(fields, named, others):
-    """A day of the month or of the week will do, unless one of both begins with *."""
+    """A day of the month or of the week will do, unless either begins with *."""
     times = parse_times(fields)
     assert [text for text in named + others if times.names(moment(text))] == named
 
@@ -55,13 +55,13 @@ def test_times_name_the_minutes_due(fields, named, others):
     ],
 )
 def test_what_is_none(fields, why):
-    """It is refused, and why."""
+    """A wrong line is refused, with the reason."""
     with pytest.raises(ValueError, match=why):
         parse_times(fields)
 
 
 def test_what_is_due(monkeypatch):
-    """It is the last minute named since the last look; who looks too late makes up for one of the last five."""
+    """The due minute is the last named minute since the last look; a late look makes up for one of the last five minutes."""
     monkeypatch.setattr(crontab, "time", type("", (), {"localtime": staticmethod(time.gmtime)}))
     names = parse_times("*/10 * * * *").names
     assert last_due(names, 99, 100 * 60) == 100 and last_due(names, 100, 100 * 60 + 59) is None

@@ -1,4 +1,4 @@
-"""Each kind of value: what is accepted, what it becomes, and what is said of the rest."""
+"""Each kind of value: the accepted texts, their values, and the messages for all further texts."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_refused_values_are_told_with_the_accepted(name, given, reason):
     ],
 )
 def test_accepted_values_of_workers(name, given, value):
-    """The same of settings that go with workers only."""
+    """The same of settings for workers only."""
     assert getattr(Config(workers=1, **{name: given}), name) == value
 
 
@@ -256,7 +256,7 @@ def test_show_bytes_is_exact_and_read_back(count, text):
     ],
 )
 def test_tables_that_are_no_bind(table, reason):
-    """What is wrong in such a table is named."""
+    """The message names the mistake in such a table."""
     assert reason in error_of(Config, bind=[table])
 
 

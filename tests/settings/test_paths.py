@@ -1,4 +1,4 @@
-"""Paths that mean the same file from every folder, in each form of value."""
+"""Paths with the same meaning from every folder, in each form of value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One item of --trusted-proxies: each form, and what is none."""
+"""An item of --trusted-proxies: each form, and refused forms."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_refusals_say_the_reason(text, reason):
 
 
 def test_a_platform_that_does_not_tell(monkeypatch):
-    """Where the kernel does not tell who is at the other end, an item that needs it is refused when it is given."""
+    """Where the kernel does not tell the peer's user, an item with a user is refused at once."""
     monkeypatch.setattr(peer_module, "SO_PEERCRED", None)
     with pytest.raises(ValueError, match="does not tell"):
         parse_peer("unix:uid=1")

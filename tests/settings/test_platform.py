@@ -1,4 +1,4 @@
-"""What the platform's own variables stand for."""
+"""The meaning of the platform's own variables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ US = {"LISTEN_PID": str(PID)}
 
 @pytest.fixture(autouse=True)
 def number(monkeypatch):
-    """This process has the number that the tables were written with."""
+    """This process has the number in the tables."""
     monkeypatch.setattr(os, "getpid", lambda: PID)
 
 
@@ -55,7 +55,7 @@ SOCKETS = {**US, "LISTEN_FDS": "3", "LISTEN_FDNAMES": "web:web:tls"}
     ],
 )
 def test_sockets_that_no_bind_takes(environ, binds, unbound):
-    """By the name or by the numbers; those of another process are none of ours."""
+    """By the name or by the numbers; sockets of another process are none of ours."""
     assert unbound_sockets(environ, binds) == unbound
 
 
@@ -85,7 +85,7 @@ LINKS = {
     ],
 )
 def test_services_of_kubernetes(environ, ignored):
-    """The variables of a service with our name are known by their form; a mistake of a user's is none of them."""
+    """The variables of a service with our name are known by their form; a user's mistake has another form."""
     assert service_variables(environ) == list(environ if ignored == "same" else ignored)
     if ignored:
         threads = int(environ.get("ASERVE_THREADS", "32"))

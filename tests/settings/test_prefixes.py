@@ -1,4 +1,4 @@
-"""PREFIX=WHAT, as a TOML file has it; its grammar is tried by the settings that have it."""
+"""PREFIX=WHAT, as in a TOML file; the grammar is tried by its settings."""
 
 from __future__ import annotations
 

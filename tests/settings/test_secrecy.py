@@ -1,4 +1,4 @@
-"""What may be shown of values that may hold a secret."""
+"""The shown part of values with a secret."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aserve.settings.secrecy import (
 
 pytestmark = pytest.mark.long_on_pypy
 
-# Each row that may hold a secret, with values that are accepted, and wrong ones; "hunter2" is the secret.
+# Each row with room for a secret, with accepted and wrong values; "hunter2" is the secret.
 ACCEPTED = {
     "route": ("^/rpc rpc f:hunter2", "call:f hunter2 b", "^/a rpcret f: hunter2"),
     "shared": ("redis://me:hunter2@h:1/0", "rediss://h/?ssl_password=hunter2", "unix://:hunter2@/run/redis.sock?db=3"),
@@ -123,13 +123,13 @@ def test_forms_without_secret_stay_readable(show, text, shown):
 
 
 def test_a_url_of_another_setting():
-    """Of a URL no user and password is shown, wherever somebody has put one."""
+    """No user and password of a URL is shown, wherever somebody has put the URL."""
     (setting,) = [each for each in SETTINGS if each.name == "log_config"]
     assert setting.show("https://me:pw@a/b") == "https://...@a/b" and setting.show(None) == "none"
 
 
 def test_a_command_line():
-    """What is no secret of a setting stays as it is."""
+    """A value without a secret stays unchanged."""
     words = ["/python", "-m", "aserve", "a:make(1)", "--env=A=b", "--env", "C=d", "--threads", "3", "--cron"]
     assert without_secrets(words, SETTINGS) == [
         "/python", "-m", "aserve", "a:make(...)", "--env=A=...", "--env", "C=...", "--threads", "3", "--cron"

@@ -1,4 +1,4 @@
-"""One row: what each has."""
+"""The parts of each row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aserve.settings import COMMAND_NAMES
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 def test_row_is_complete(setting):
-    """Every setting says what it does and why its default is so; its names follow the flag."""
+    """Every setting tells the effect and the reason of the default; the names follow the flag."""
     assert setting.help
     assert not setting.help.endswith(".")
     assert setting.why.endswith(".")

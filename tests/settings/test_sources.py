@@ -37,12 +37,12 @@ def test_each_source_has_its_own_spelling():
         ({"argv": {"max_body_bytes": "x"}}, "--max-body: 'x' is not a size"),
         ({"environ": {"ASERVE_MAX_BODY": "x"}}, "ASERVE_MAX_BODY: 'x' is not a size"),
         ({"toml": {"max-body": "x"}}, "max-body in site.toml: 'x' is not a size"),
-        # Wrong, though argv wins: it is a mistake that would show itself later.
+        # Wrong, though argv wins: the mistake would show later.
         ({"toml": {"threads": "x"}, "argv": {"threads": "1"}}, "threads in site.toml: "),
     ],
 )
 def test_the_source_is_named(sources, beginning):
-    """The user learns which of the places to look in."""
+    """The user learns the place of the mistake."""
     assert error_of(from_sources, **sources).startswith(beginning)
 
 
@@ -88,7 +88,7 @@ def test_unknown_names_are_refused_with_the_nearest(sources, text):
 
 
 def test_a_wrappers_variables():
-    """Names that are like no setting's, or have a value that is none of the setting's, are a wrapper's: the start goes on without them."""
+    """Names unlike all settings, or with a value of no such setting, are a wrapper's: the start goes on without these variables."""
     environ = {
         "ASERVE_HOME": "/opt/aserve",
         "ASERVE_BIN": "/opt/aserve/bin/aserve",
@@ -131,7 +131,7 @@ BASES = {
 }  # fmt: skip
 
 
-# Settings that need no other one: a new setting stands here, or has `needs` in its row and stands above.
+# Settings without a need: a new setting stands here, or has `needs` in the row and stands above.
 ALWAYS = """
     bind threads extra_threads websockets loop http_parser body lane native backlog server_name http2 add_field shared uwsgi_module uwsgi_cache
     uwsgi_queue uwsgi_sharedarea uwsgi_metric maintenance route mount static x_sendfile compress workers https https_redirect trusted_proxies
@@ -158,7 +158,7 @@ def test_streams_without_http2(given):
 
 @pytest.mark.parametrize("name", IDLE)
 def test_a_flag_without_effect(name, monkeypatch):
-    """It is refused, with what is missing; in a variable, a file or a program's own code it may be for another server."""
+    """The setting is refused, with the missing setting; in a variable, a file or a program's own code the setting may be for another server."""
     (row,) = [row for row in SETTINGS if row.name == name]
     given = {name: IDLE[name]}
     with pytest.raises(
@@ -177,7 +177,7 @@ def test_a_flag_without_effect(name, monkeypatch):
 
 
 def test_what_needs_another():
-    """It is refused from whichever source, and in a program's own code; the line says what to give."""
+    """The setting is refused from every source, and in a program's own code; the line names the missing setting."""
     text = "^--preload needs --workers: a process cannot replace itself; --workers 1 is enough$"
     for given in (lambda: from_sources(toml={"preload": True}), lambda: Config(preload=True)):
         with pytest.raises(ConfigError, match=text):
@@ -186,13 +186,13 @@ def test_what_needs_another():
 
 
 def test_values_without_a_rule_imply_nothing():
-    """A class of settings says what its own values imply; that of the engine does, and no other."""
+    """A class of settings may imply values; only the engine's class does."""
     assert Settings.implied({"threads": 3}, True) == {}
     assert from_sources(toml={"threads": 3}).threads == 3
 
 
 def test_a_flag_that_asks_for_nothing():
-    """What is so by default, or switches off what is not there, needs nothing."""
+    """A default, or a switch for an absent part, needs nothing."""
     off = {
         "access_log_format": "combined",
         "metrics_app": "off",

@@ -1,4 +1,4 @@
-"""The table of settings: its rows, what fits together, precedence, messages, and the page made from it."""
+"""The table of settings: rows, combinations, precedence, messages, and the page made from the table."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def test_request_line_fits_the_head():
     ids=lambda each: next(iter(each)),
 )
 def test_what_needs_workers(settings):
-    """What replaces workers is refused where there are none."""
+    """A setting for replaced workers is refused without workers."""
     with pytest.raises(ConfigError, match=r"^--[a-z-]+ needs --workers: .*--workers 1 is enough"):
         Config(**settings)
     assert Config(workers=1, **settings)
 
 
 def test_what_is_warmed_up():
-    """Paths, with a host or without; only what a supervisor replaces can be warmed up."""
+    """Paths, with a host or without; only processes of a supervisor can be warmed up."""
     config = Config(workers=1, preload=True, warm_up="/cart?id=%C3%A9 shop.example:8000/ [::1]/a")
     assert config.warm_up == ("/cart?id=%C3%A9", "shop.example:8000/", "[::1]/a")
     for wrong in ("cart", "http://shop/", "/a\r\nb", "/\xe9", "shop/ x", ["/a b"]):
@@ -82,7 +82,7 @@ def test_workers_need_linux(monkeypatch):
 
 
 def test_proxies_must_be_named():
-    """What needs proxies is refused while none is named."""
+    """A setting for proxies is refused without a named proxy."""
     assert "trusted-proxies" in error_of(Config, bind=["127.0.0.1:80", "proxy+http://:1"])
     assert "'*'" in error_of(Config, trusted_hops=1)
     assert Config(bind="proxy+http://:1", trusted_proxies="*", trusted_hops=1).trusted_hops == 1
@@ -107,7 +107,7 @@ def test_present_package_is_taken(monkeypatch, setting, package):
 
 
 def test_a_bind_may_have_the_whole_group():
-    """What an https bind may have of its own is the group TLS, in its order."""
+    """The settings of an https bind are the group TLS, in the same order."""
     assert [setting.key for setting in SETTINGS if setting.group == TLS] == list(TLS_KEYS)
 
 
@@ -134,7 +134,7 @@ def test_tls_settings_hold_for_all_https_binds():
         client_certificate="required",
     )
     assert one[:6] == ("c", "k", ("a.org=s:t",), "ca", "required", "1.2")
-    # The key of all others cannot belong to the certificate of this one.
+    # The common key cannot belong to the certificate of this bind.
     assert two[:6] == ("c2", None, ("a.org=x", "b.org=y:z"), "ca", "required", "1.3")
     assert three == ("c", "k3", ("a.org=s:t",), "ca", "none", "1.2", "ECDHE")
 
@@ -161,7 +161,7 @@ def test_tls_settings_of_a_table():
     ],
 )
 def test_tls_settings_that_do_not_fit(binds, settings, reason):
-    """What is missing is named, and a certificate that nobody would serve is no silent mistake."""
+    """The message names the missing part, and a certificate without a bind is no silent mistake."""
     assert reason in error_of(Config, bind=binds, **settings)
 
 
@@ -170,7 +170,7 @@ def test_tls_settings_that_do_not_fit(binds, settings, reason):
 
 @pytest.mark.parametrize("name", ["requests", "lifetime"])
 def test_jitter_of_nothing(name):
-    """A jitter varies a limit that is given."""
+    """A jitter varies a given limit."""
     unit = "_seconds" if name == "lifetime" else ""
     jitter = {f"max_{name}_jitter{unit}": 5}
     assert error_of(Config, **jitter) == f"--max-{name}-jitter has nothing to vary; give --max-{name}, too"
@@ -182,7 +182,7 @@ def test_jitter_of_nothing(name):
 
 @pytest.mark.checkout
 def test_settings_page_is_up_to_date():
-    """docs/settings.md is what `make docs` would write: each setting has the default that the page shows."""
+    """docs/settings.md equals the output of `make docs`: each setting has the default of the page."""
     module = load_module(ROOT / "docs/make_settings.py")
     assert (ROOT / "docs/settings.md").read_text() == module.build_page(), "run `make docs`"
     shown = module.with_links("see `aserve docs a-b`; `--cd` e, --fg 3, and --hi - or --jk-l")
@@ -221,13 +221,13 @@ def test_reload_implies_at_a_terminal():
     ],
 )
 def test_what_reload_goes_with(settings, text):
-    """What would have no effect is refused."""
+    """A setting without effect is refused."""
     with pytest.raises(ConfigError, match=text):
         Config(**settings)
 
 
 def test_binds_that_speak_tls():
-    """They are found by their protocol, with their options."""
+    """TLS binds are found by their protocol, with their options."""
     config = Config(bind=[":80", "https://:443", "https://unix:/run/s?tls-min=1.3", "uwsgi://:1"], certificate="a.pem")
     assert [bind.spec for bind in config.tls_binds] == ["https://:443", "https://unix:/run/s?tls-min=1.3"]
     assert Config(bind=":80").tls_binds == []

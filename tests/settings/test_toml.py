@@ -30,7 +30,7 @@ def test_read_pyproject_takes_our_table_alone(tmp_path, text, settings):
 
 @pytest.mark.parametrize("text", ["tool = 1", "[tool]\naserve = 3"])
 def test_pyproject_with_something_else_there(tmp_path, text):
-    """What is not a table is refused, not a crash."""
+    """A value in place of a table is refused, without a crash."""
     path = tmp_path / "pyproject.toml"
     path.write_text(text)
     assert "is not a table" in error_of(read_toml, str(path))
@@ -78,7 +78,7 @@ def test_toml_text_without_quotes(tmp_path, line, said):
     ],
 )
 def test_files_of_others(tmp_path, name, meant):
-    """gunicorn's -c takes its own configuration, and here it takes ours: the error says where that is given."""
+    """gunicorn's -c takes gunicorn's configuration, and here -c takes ours: the error names the flag for gunicorn's."""
     path = tmp_path / name
     path.write_text("workers: 2")
     assert meant in error_of(read_toml, str(path)) and ("; " in error_of(read_toml, str(path))) is bool(meant)

@@ -1,4 +1,4 @@
-"""Objects of settings: what a frozen dataclass promises."""
+"""Objects of settings: the promises of a frozen dataclass."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_unknown_keyword_names_the_right_one(name, meant):
 
 
 def test_keywords_of_other_servers():
-    """Each means one that exists, and is none of ours."""
+    """Each keyword means an existing setting, and is no name of ours."""
     names = {row.name for row in SETTINGS}
     assert {*ELSEWHERE.values()} <= names and not ELSEWHERE.keys() & names
 
@@ -71,7 +71,7 @@ def test_the_default_is_an_attribute_of_the_class():
 
 
 def test_repr_without_secrets():
-    """Error reports contain reprs: a repr shows the values, but none that may hold a password."""
+    """Error reports contain reprs: a repr shows the values, but no value with room for a password."""
     shown = repr(Config(threads=3, env=["PASSWORD=hidden"]))
     assert shown.startswith("Config(bind=('127.0.0.1:8000',), threads=3, ")
     assert "hidden" not in shown

@@ -14,7 +14,7 @@ SETTINGS = {
 
 
 def test_values_stand_in_texts_lists_and_tables():
-    """A default counts where the variable is not set. Other text stays unchanged."""
+    """A default counts where the variable is not set. All further text stays unchanged."""
     assert expand(SETTINGS, {"N": "4"}, "f.toml") == {
         "app": "a:b", "workers": "4", "bind": ["0.0.0.0:80", {"address": "h:81"}], "threads": 3, "env": ["A=4", "B=$N ${N} $(N)"],
     }  # fmt: skip
@@ -24,13 +24,13 @@ def test_values_stand_in_texts_lists_and_tables():
 
 @pytest.mark.parametrize("text", ["${env:N}", "$${env:N:-x}", "a$$${env:N}b${env:N}", "$$ $N ${N} $(N) $$(N)"])
 def test_the_form_itself(text):
-    """Its text is written with two dollars for each, and no other dollar is."""
+    """The text of the form has two dollars for each dollar; no further dollar is doubled."""
     assert expand({"env": [escape(text)]}, {"N": "4"}, "f.toml") == {"env": [text]}
     assert expand({"env": ["$$${env:N} $${env:N} $${N}"]}, {"N": "4"}, "f.toml") == {"env": ["$4 ${env:N} $${N}"]}
 
 
 def test_one_that_is_not_set():
-    """It is an error that names the setting, the file and the variable, and says how to give a default."""
+    """The error names the setting, the file and the variable, and says how to give a default."""
     with pytest.raises(
         ConfigError, match=r"^workers in f.toml: the variable N is not set; \$\{env:N:-VALUE\} has a default$"
     ):
