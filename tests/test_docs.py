@@ -163,9 +163,7 @@ def words_of_code(path: pathlib.Path) -> set[str]:
 
 SOURCES = [path for room in ("aserve", "cparsers", "native") for path in sorted((ROOT / room).rglob("*.*"))]
 THREADS = prose_of(ROOT / "docs/threads.md")
-MACHINES = (
-    (ROOT / "docs/design.md").read_text().partition("### How the state machines meet")[2].partition("\n## ")[0]
-)
+MACHINES = (ROOT / "docs/design.md").read_text().partition("### How the state machines meet")[2].partition("\n## ")[0]
 
 
 def test_each_name_about_threads_and_states_is_in_the_code():

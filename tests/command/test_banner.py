@@ -158,7 +158,9 @@ def test_the_page_has_each_option_that_needs_python():
     flags = {each.name: each.flag for each in SETTINGS}
     wanting = [each for each in FEATURES if overrides(each, "before") or overrides(each, "wrap_calls")]
     of_the_engine = {"--native", "--threads", "--log-level", "--add-field"}
-    assert {*re.findall(r"--[a-z-]+", row)} == of_the_engine | {flags[name] for each in wanting for name in each.switches}
+    assert {*re.findall(r"--[a-z-]+", row)} == of_the_engine | {
+        flags[name] for each in wanting for name in each.switches
+    }
 
 
 def test_the_workers_of_a_check():
