@@ -1,6 +1,6 @@
 """An extension's part in a supervisor.
 
-Owns:     Supervision, with optional methods; SupervisorContext, the argument; HandedDown, the state for the next program.
+Owns:     Supervision, with optional methods; SupervisorContext and WorkerEnd, the arguments; HandedDown, the state for the next program.
 Thread:   the supervisor's only one: nothing here may wait for long.
 Not here: making it (Extension.supervise), calling the methods (processes/monitoring/overview.py).
 """
@@ -38,6 +38,15 @@ class SupervisorContext(NamedTuple):
     resize: Callable[[int, str], None] = lambda size, why: None  # set the number of workers; the log says why
 
 
+class WorkerEnd(NamedTuple):
+    """The end of a child process."""
+
+    pid: int
+    page_number: int
+    page: Sequence[int]  # the words of the page, which was reused by now; empty: there was no page
+    lost: int  # the number of requests lost
+
+
 class HandedDown(NamedTuple):
     """The state of an extension for the next program in this process, in an upgrade in place."""
 
@@ -68,11 +77,8 @@ class Supervision:
         """Return the number of workers after a reload with another --workers, given as `wanted`; the settings are the new ones by now."""
         return wanted
 
-    def on_end(self, pid: int, page_number: int) -> None:
-        """Note the end of a child; the page is read once more, in `on_page_end`, and then reused."""
-
-    def on_page_end(self, slot: int, page: Sequence[int]) -> None:
-        """Read the page of an ended worker for the last time."""
+    def on_end(self, end: WorkerEnd) -> None:
+        """Note the end of a child."""
 
     def answer(self, answers: Mapping[str, Answer], later: Later, is_upgraded: bool) -> None:
         """
@@ -85,9 +91,6 @@ class Supervision:
     def status(self) -> Mapping[str, Any]:
         """Return facts for a status, by name; called on demand."""
         return {}
-
-    def on_lost(self, slot: int, count: int) -> None:
-        """Note the number of requests in a worker of a slot at the worker's death."""
 
     def hand_down(self) -> HandedDown:
         """Return the state for the next program; the exec follows at once, or this process continues after a failure."""

@@ -47,9 +47,7 @@ class Parts:
             lambda config: self.overview.programs(config),
         )
         status = self.status = Status(children, fleet, attached, site.listeners)
-        overview = self.overview = Overview(
-            pages, children, status, site.supervise, site.command, poller.watch, site.on_life
-        )
+        overview = self.overview = Overview(children, status, site.supervise, site.command, poller.watch, site.on_life)
         self.tally = overview.tally
         attached.follow(site.plan.config)
         watch = self.watch = Watch(children)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aserve.lifecycle.supervision import HandedDown, Supervision
+from aserve.lifecycle.supervision import HandedDown, Supervision, WorkerEnd
 
 
 def test_nothing_happens_unless_overridden():
@@ -10,8 +10,6 @@ def test_nothing_happens_unless_overridden():
     assert (nothing.words(), nothing.share(), nothing.hand_down()) == ({}, {}, HandedDown({}))
     assert nothing.programs(None) == ()
     nothing.on_second()
-    nothing.on_end(5, 1)
-    nothing.on_page_end(1, [])
-    nothing.on_lost(1, 2)
+    nothing.on_end(WorkerEnd(5, 1, (), 0))
     nothing.take_over({}, has_children=True)
     nothing.close(is_end=True)

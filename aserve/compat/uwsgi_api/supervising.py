@@ -7,13 +7,13 @@ Not here: the counts (tallies.py).
 
 from __future__ import annotations
 
-from ...lifecycle.supervision import Supervision
+from ...lifecycle.supervision import Supervision, WorkerEnd
 from . import memory
 
 
 class Counts(Supervision):
     """The counts of all workers."""
 
-    def on_end(self, pid: int, page_number: int) -> None:
+    def on_end(self, end: WorkerEnd) -> None:
         """See Supervision."""
-        memory.shared().tallies.close(page_number, pid)
+        memory.shared().tallies.close(end.page_number, end.pid)

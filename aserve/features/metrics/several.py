@@ -10,12 +10,12 @@ A worker reads the app's own metrics: the one that has ticked last, since it doe
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from selectors import EVENT_READ
 from typing import Any
 
 from ...core.page import Field
-from ...lifecycle.supervision import HandedDown, Supervision, SupervisorContext, Word
+from ...lifecycle.supervision import HandedDown, Supervision, SupervisorContext, Word, WorkerEnd
 from .app import READ, TEXT
 from .app_files import GIVEN, AppFiles, chosen_folder
 from .exporter import Exporter
@@ -53,20 +53,15 @@ class Several(Supervision):
         """See Supervision."""
         self.exporter.on_second()
 
-    def on_end(self, pid: int, page_number: int) -> None:
-        """Remove a worker's live gauges; if it was reading the app's metrics, ask another worker."""
+    def on_end(self, end: WorkerEnd) -> None:
+        """Keep a worker's counts, and remove the live gauges; if it was reading the app's metrics, ask another worker."""
+        if end.page and (slot := end.page[Field.SLOT]):
+            self.exporter.add_gone(slot, end.page)
+            self.exporter.totals.add_lost(slot, end.lost)
         if self._app_files is not None:
-            self._app_files.forget(page_number)
-        if pid == self._asked and pid and not self._ask_app():
+            self._app_files.forget(end.page_number)
+        if end.pid == self._asked and end.pid and not self._ask_app():
             self.exporter.on_app_metrics(b"", "")
-
-    def on_page_end(self, slot: int, page: Sequence[int]) -> None:
-        """See Supervision."""
-        self.exporter.add_gone(slot, page)
-
-    def on_lost(self, slot: int, count: int) -> None:
-        """See Supervision."""
-        self.exporter.totals.add_lost(slot, count)
 
     def hand_down(self) -> HandedDown:
         """Return the counts by name, and the clients without a complete request; send pending answers first."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
 from ...core.exchange import WORKER_DIED
-from ...lifecycle.supervision import Supervision, Word
+from ...lifecycle.supervision import Supervision, Word, WorkerEnd
 
 SLOW = "slow"
 MAX_SLOW = 32  # slow requests, of all workers together
@@ -51,10 +51,10 @@ class Reports(Supervision):
         while len(self._found) > MAX_SLOW:
             del self._found[next(iter(self._found))]
 
-    def on_end(self, pid: int, page_number: int) -> None:
+    def on_end(self, end: WorkerEnd) -> None:
         """Record the end of a process's slow requests with the process."""
         for (at, _), found in self._found.items():
-            if at == pid and found["end"] is None:
+            if at == end.pid and found["end"] is None:
                 found.update(so_far(found), end=WORKER_DIED, status=0)
 
     def status(self) -> Mapping[str, Any]:

@@ -20,6 +20,7 @@ import enum
 import os
 import signal
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from ...core.exchange import without_query
@@ -125,6 +126,11 @@ class Child(Member):
             "killed_in": self.killed_in.name if self.killed_in else None,
             **{name: getattr(self, name) for name in _HANDED_DOWN},
         }
+
+    @property
+    def lost(self) -> Sequence[tuple[float, str]]:
+        """The requests lost with an ended worker, but for requests that the worker has reported itself, before a hang and the kill."""
+        return self.was_at if self.is_worker and not self.has_told else ()
 
     def describe_losses(self) -> str:
         """Return the running requests of a child at the end; see describe_requests."""

@@ -380,7 +380,7 @@ class Children:
         before = self._transition(child, Event.END)
         self._by_slot[child.slot].remove(child)
         if child.page_number:
-            self._pages.give_back(child.page_number)
+            child.page = self._pages.give_back(child.page_number)
         return before
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Callable
 
 from ...connections.load_board import NOBODY, LoadBoard
 from ...core.memory_file import map_memory_file, open_memory_file
@@ -31,8 +30,6 @@ class Pages:
         `top` covers the first `expected` pages in any case.
         """
         self.fd = fd if fd is not None else _new_file(count)
-        # Called with the slot and the page of an ended worker, before the page is cleared.
-        self.on_given_back: Callable[[int, memoryview], None] = lambda slot, page: None
         self._memory = memoryview(map_memory_file(self.fd))
         self._count = len(self._memory) // PAGE_BYTES - 1
         self._free = set(range(1, self._count + 1))
@@ -70,17 +67,16 @@ class Pages:
         """Record that a worker has this page already."""
         self._free.discard(number)
 
-    def give_back(self, number: int) -> None:
-        """Clear a page whose worker has ended; see `on_given_back`."""
-        page = self.page(number)
-        if page[Field.SLOT]:
-            self.on_given_back(page[Field.SLOT], page)
+    def give_back(self, number: int) -> memoryview:
+        """Clear a page whose worker has ended; return the last words."""
+        last = memoryview(bytearray(self.page(number).tobytes())).cast("Q")
         cleared = memoryview(bytearray(PAGE_BYTES)).cast("Q")
         cleared[Field.LOAD] = NOBODY
         self._memory[number * PAGE_BYTES : (number + 1) * PAGE_BYTES] = cleared.cast("B")
         self._free.add(number)
         while self.top > self._lowest_top and self.top - 1 in self._free:
             self._head[0] -= 1
+        return last
 
     def new_board(self, number: int) -> LoadBoard:
         """Return the load board of all pages, for the worker of this page; call `look_at` of the board with `top` - 1 again and again."""

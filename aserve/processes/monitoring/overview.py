@@ -22,13 +22,12 @@ from ...extension import Life, LifeContext, Lost
 from ...lifecycle.control import Answer, Later, Watch
 from ...lifecycle.program import Program, name_programs
 from ...lifecycle.status import BesideWorkers
-from ...lifecycle.supervision import HandedDown, Supervision, SupervisorContext, Word
+from ...lifecycle.supervision import HandedDown, Supervision, SupervisorContext, Word, WorkerEnd
 from ...settings import EngineSettings
 from ..children.channel import Message
 from ..children.child import Child, State
 from ..children.children import Children, Hear
 from ..children.command import Command
-from ..children.pages import Pages
 from .status import Status
 
 OnLife = Callable[[Life, LifeContext], None]  # calls extensions
@@ -43,7 +42,6 @@ class Overview:
 
     def __init__(
         self,
-        pages: Pages,
         children: Children,
         status: Status,
         supervise: Supervise = lambda context: (),
@@ -69,9 +67,8 @@ class Overview:
         )  # fmt: skip
         # By the word of a worker's message.
         self.by_word = {word: _from_child(hear) for each in self._extensions for word, hear in each.words().items()}
-        self._on_second, self._on_end, self._on_page_end = map(self._calls, ("on_second", "on_end", "on_page_end"))
+        self._on_second, self._on_end = self._calls("on_second"), self._calls("on_end")
         self._programs, self.shares = self._calls("programs"), self._calls("share")
-        pages.on_given_back = self.on_page_end
         status.facts = self.facts
 
     def _calls(self, name: str) -> list[Callable[..., Any]]:
@@ -160,22 +157,15 @@ class Overview:
     def on_end(self, child: Child, before: State, is_oom: bool) -> None:
         """Tell extensions of the end of a child; of a worker's lost requests, too, unless the worker has told them, before a hang and the kill."""
         for call in self._on_end:
-            call(child.pid, child.page_number)
+            call(WorkerEnd(child.pid, child.page_number, child.page, len(child.lost)))
         if not child.is_worker:
             return
         context = LifeContext(child.plan, lost=Lost(child.slot, child.pid, child.was_at))
-        if child.was_at and not child.has_told:
+        if child.lost:
             guard(self._on_life, Life.DIED, context)
-            for each in self._extensions:
-                each.on_lost(child.slot, len(child.was_at))
             reason = "oom" if is_oom else "killed" if before is State.KILLED else "crash"
-            self.tally.count(LOST, f'reason="{reason}"', len(child.was_at))
+            self.tally.count(LOST, f'reason="{reason}"', len(child.lost))
         guard(self._on_life, Life.REAPED, context)  # a bug of an extension must not keep the worker from being replaced
-
-    def on_page_end(self, slot: int, page: memoryview) -> None:
-        """Tell extensions of the end of a page's use."""
-        for call in self._on_page_end:
-            call(slot, page)
 
     def _tell(self, pid: int, message: Message) -> None:
         for child in self._children:

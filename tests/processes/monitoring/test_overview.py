@@ -10,6 +10,7 @@ from harness.supervising import told
 from aserve.connections.listeners import open_listeners
 from aserve.core.page import Field, State
 from aserve.lifecycle.supervision import HandedDown, Supervision
+from aserve.processes.children import children
 from aserve.processes.upgrade.inheritance import Inheritance, OldWorkers
 from aserve.settings import parse_bind
 
@@ -30,14 +31,8 @@ class Recorder(Supervision):
     def on_second(self):
         self.heard.append("second")
 
-    def on_end(self, pid, page_number):
-        self.heard.append(("end", pid, page_number))
-
-    def on_page_end(self, slot, page):
-        self.heard.append(("page", slot, page[Field.SLOT]))
-
-    def on_lost(self, slot, count):
-        self.heard.append(("lost", slot, count))
+    def on_end(self, end):
+        self.heard.append(("end", end.pid, end.page_number, end.page[Field.SLOT], end.lost))
 
     def hand_down(self):
         return self.left
@@ -55,7 +50,7 @@ def recorder():
     return Recorder()
 
 
-def test_workers_are_heard_and_told(supervised, recorder):
+def test_workers_are_heard_and_told(supervised, recorder, monkeypatch):
     """An extension learns of workers' ends and words, and may send a word to one."""
     one = supervised(2, extensions=[recorder])
     first, second = one.start()
@@ -67,13 +62,11 @@ def test_workers_are_heard_and_told(supervised, recorder):
     one.supervisor.parts.overview._tell(second.pid, {"do": "it"})
     assert (told(one, first), told(one, second)) == ([], [{"do": "it"}])
     recorder.heard.clear()
-    second.was_at = [(1.0, "GET /")]
     number = second.page_number
-    one.supervisor.parts.overview.on_end(second, State.READY, is_oom=False)
-    assert recorder.heard == [("end", second.pid, number), ("lost", 2, 1)]
-    recorder.heard.clear()
+    lost = [(1.0, "GET /")]
+    monkeypatch.setattr(children, "read_in_flight", lambda table: lost)
     one.end(second, number=signal.SIGKILL)
-    assert ("page", 2, 2) in recorder.heard and ("end", second.pid, number) in recorder.heard
+    assert ("end", second.pid, number, 2, 1) in recorder.heard
     assert {"shared": len(recorder.heard)} in [share() for share in one.supervisor.parts.overview.shares]
 
 

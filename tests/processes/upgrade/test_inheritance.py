@@ -60,7 +60,6 @@ class Before:
         self.listeners = open_listeners([parse_bind("127.0.0.1:0"), parse_bind(f"uwsgi://unix:{tmp_path}/s")])
         self.extension = Listening(open_listeners([parse_bind("127.0.0.1:0")]))
         self.overview = Overview(
-            self.pages,
             self.children,
             Status(self.children, Fleet(PLAN, 3)),
             lambda context: [self.extension],
