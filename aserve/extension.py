@@ -110,6 +110,8 @@ class ServerContext(NamedTuple):
     ask: Callable[[str], Any]  # Extensions.ask
     # Say a message to the supervisor, with descriptors: see Supervision.words. None: there is no supervisor.
     say: Say | None = None
+    # Have a function called at the stop, or if the extension, or another behind it, cannot start. Extensions.start sets it.
+    at_stop: Callable[[Callable[[], object]], object] = lambda function: None
 
 
 class AddedProtocol(NamedTuple):
@@ -274,7 +276,7 @@ class Extension(Generic[S]):
         Start for a starting server, which may have stopped before.
 
         Raises:
-            BindError: it cannot start; it has undone its part.
+            BindError: it cannot start.
         """
         raise NotImplementedError
 
@@ -282,19 +284,11 @@ class Extension(Generic[S]):
         """Do what is due once a second, from start to stop."""
         raise NotImplementedError
 
-    def stop(self) -> None:
-        """Undo `start`: the server has stopped, or another extension could not start."""
-        raise NotImplementedError
-
-    def status(self) -> Mapping[str, Callable[[], Any]]:
-        """Return functions that give facts about this server, by name; each is called on demand, also after `stop`."""
-        raise NotImplementedError
-
-    def orders(self) -> Mapping[str, Callable[[], None]]:
+    def answers(self) -> Mapping[str, Callable[[], Any]]:
         """
-        Return the functions that carry out orders from `start` to `stop`, by the "do" of a supervisor's message; called after `start`.
+        Return functions by name, which the server calls on demand: they return a fact, or carry out an order, the "do" of a supervisor's message.
 
-        REOPEN_LOGS is an order of any server: logrotate has renamed the log files.
+        Asked for after `start`. Facts are asked for after the stop, too. REOPEN_LOGS is an order of any server: logrotate has renamed the log files.
         """
         raise NotImplementedError
 
@@ -348,7 +342,6 @@ class Extensions:
         self.prefaces: dict[bytes, NewCarrier] = {}
         self.contexts: dict[str, NewContext] = {}
         self._answers: dict[str, Callable[[], Any]] = {}
-        self._orders: dict[str, Callable[[], None]] = {}
         self._started: contextlib.ExitStack | None = None  # undoes `start`
 
     def add_protocols(self) -> None:
@@ -431,13 +424,9 @@ class Extensions:
         with contextlib.ExitStack() as undo:
             for one in self._all:
                 if overrides(type(one), "start"):
-                    one.start(context)
-                if overrides(type(one), "stop"):
-                    undo.callback(one.stop)
-                if overrides(type(one), "status"):
-                    self._answers.update(one.status())
-                if overrides(type(one), "orders"):
-                    self._orders.update(one.orders())
+                    one.start(context._replace(at_stop=undo.callback))
+                if overrides(type(one), "answers"):
+                    self._answers.update(one.answers())
             self._started = undo.pop_all()
 
     def new_ends(self, executor: Executor | InlineExecutor) -> Ends | None:
@@ -459,9 +448,8 @@ class Extensions:
 
     def obey(self, order: str) -> None:
         """Carry out an order; do nothing if no started extension knows the order."""
-        obey = self._orders.get(order)
-        if obey is not None:
-            obey()
+        if self._started is not None:
+            self.ask(order)
 
     def bind(self) -> list[Listener]:
         """
@@ -500,7 +488,6 @@ class Extensions:
     def stop(self) -> None:
         """Stop the started extensions, the last first."""
         started, self._started = self._started, None
-        self._orders.clear()
         if started is not None:
             started.close()
 

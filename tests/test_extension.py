@@ -76,11 +76,8 @@ class Reading(Extension):
     def write_refused(self, connection, exchange, why):
         self.read.append(why.status)
 
-    def orders(self):
-        return {REOPEN_LOGS: lambda: self.read.append("another file")}
-
-    def status(self):
-        return {"read": lambda: list(self.read)}
+    def answers(self):
+        return {"read": lambda: list(self.read), REOPEN_LOGS: lambda: self.read.append("another file")}
 
 
 class Watching(Extension):
@@ -112,12 +109,10 @@ class Timer(Extension):
         if not self.can_start:
             raise BindError(self.name)
         self.log.append(f"{self.name} starts at {context.slot}")
+        context.at_stop(lambda: self.log.append(f"{self.name} stops"))
 
     def on_second(self):
         self.log.append(f"{self.name} ticks")
-
-    def stop(self):
-        self.log.append(f"{self.name} stops")
 
 
 CONFIG = Config()
@@ -241,7 +236,7 @@ class Supervising(Extension):
         self.bound = bound
         self.obeyed = []
 
-    def orders(self):
+    def answers(self):
         return {"go": lambda: self.obeyed.append("go")}
 
     def bind(self):
@@ -361,7 +356,7 @@ def test_logs_that_are_not_open():
         def start(self, context):
             log.append("opened")
 
-        def orders(self):
+        def answers(self):
             return {REOPEN_LOGS: lambda: log.append("reopened")}
 
     extensions = Extensions([Logging(CONFIG)])

@@ -82,7 +82,6 @@ class Maintenance(Extension[MaintenanceSettings]):
 
     switches = ("maintenance",)
     _front: MaintenancePage  # from `wrap_app` on
-    _is_over: threading.Event  # from `start` on
 
     def __init__(self, config: MaintenanceSettings) -> None:
         """See Extension."""
@@ -102,12 +101,9 @@ class Maintenance(Extension[MaintenanceSettings]):
         """Check the file before the first request, then once a second."""
         self._seen = None
         self.look()
-        self._is_over = threading.Event()
-        Watcher(functools.partial(self._look_on, self._is_over), "aserve-maintenance").start()
-
-    def stop(self) -> None:
-        """Stop checking; do not join the thread, maybe in a wait for a disk."""
-        self._is_over.set()
+        is_over = threading.Event()
+        Watcher(functools.partial(self._look_on, is_over), "aserve-maintenance").start()
+        context.at_stop(is_over.set)  # without a join of the thread, maybe in a wait for a disk
 
     def _look_on(self, is_over: threading.Event) -> None:
         while not is_over.wait(LOOK_SECONDS):

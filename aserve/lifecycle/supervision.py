@@ -31,7 +31,7 @@ class SupervisorContext(NamedTuple):
     watch: Callable[
         [int, Callable[[], None], int], None
     ]  # call a function when a descriptor is ready for these events of selectors
-    tell: Callable[[int, dict[str, Any]], None]  # send an order to the worker with this pid; see Extension.orders
+    tell: Callable[[int, dict[str, Any]], None]  # send an order to the worker with this pid; see Extension.answers
     bound: Sequence[Listener] = ()  # see Extension.bind; after an upgrade in place, the previous supervisor's
     words: Sequence[str] = ()  # of the command
     kept: Mapping[str, int] = MappingProxyType({})  # memory files of the previous supervisor; see LifeContext.kept

@@ -52,11 +52,11 @@ class Inner:
         self._extensions.show_fault(fault)
 
     def obey(self, order: str) -> None:
-        """Pass an order of the supervisor to its extension; see Extension.orders."""
+        """Pass an order of the supervisor to its extension; see Extension.answers."""
         self._extensions.obey(order)
 
     def ask(self, name: str) -> Any:
-        """Return a fact from the extension that has it, by a name of Extension.status; None: none has it."""
+        """Return a fact from the extension that has it, by a name of Extension.answers; None: none has it."""
         return self._extensions.ask(name)
 
     def listening(self) -> list[dict[str, Any]]:

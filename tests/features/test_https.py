@@ -63,13 +63,12 @@ def test_handshakes_of_our_names_are_answered(https):
 def test_its_thread_looks_from_start_to_stop(https):
     """The thread looks from start to stop; of several workers the first tells the waits."""
     for slot in (None, 1, 2):
-        https.extension.start(new_context(slot=slot))
-        https.extension.stop()
+        https.extension.start(new_context(slot=slot, at_stop=lambda stop: stop()))
     assert https.called == ["start, True", "stop", "start, True", "stop", "start, False", "stop"]
 
 
 def test_its_status_is_the_same_in_a_supervisor(https):
-    [(name, answer)] = https.extension.status().items()
+    [(name, answer)] = https.extension.answers().items()
     assert https.extension.supervise(None).status() == {name: answer()}
 
 

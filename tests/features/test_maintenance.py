@@ -8,6 +8,7 @@ import threading
 
 import pytest
 from harness import apps
+from harness.extensions import new_context
 from harness.waiting import wait_until
 
 from aserve.connections.monitoring.stacks import describe_stacks
@@ -31,7 +32,7 @@ def _no_looks_of_its_own(monkeypatch):
     monkeypatch.setattr(maintenance_module, "LOOK_SECONDS", 1000.0)
     yield
     while STARTED:
-        STARTED.pop().stop()
+        STARTED.pop()()
 
 
 @pytest.fixture
@@ -51,8 +52,7 @@ def started(path):
         return (*begun[0], body)
 
     extension.ask = ask
-    extension.start(None)
-    STARTED.append(extension)
+    extension.start(new_context(at_stop=STARTED.append))
     return extension
 
 
@@ -87,9 +87,9 @@ def test_it_is_there_at_the_start(path):
     path.write_bytes(b"down")
     maintenance = started(path)
     assert maintenance.ask()[2] == b"down"
-    maintenance.stop()
+    STARTED.pop()()
     path.unlink()
-    maintenance.start(None)
+    maintenance.start(new_context(at_stop=STARTED.append))
     assert maintenance.ask()[0] == "200 OK"
 
 
@@ -151,7 +151,7 @@ def test_it_looks_by_itself(path, monkeypatch):
     maintenance = started(path)
     path.write_bytes(b"down")
     wait_until(lambda: maintenance.ask()[2] == b"down")
-    maintenance.stop()
+    STARTED.pop()()
     wait_until(lambda: not {*threading.enumerate()} - before)
 
 

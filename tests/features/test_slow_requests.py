@@ -47,12 +47,13 @@ def test_from_start_to_stop():
 
 def test_its_supervisor_knows():
     """A worker reports each when found, and its end also at the end of the worker; a reload may turn it on."""
-    said = []
+    said, stops = [], []
     slow = Slow(Config(slow_request_seconds=3600.0))
-    slow.start(new_context(SERVER, slot=3, say=lambda message, fds: said.append(message["request"])))
+    say = lambda message, fds: said.append(message["request"])  # noqa: E731
+    slow.start(new_context(SERVER, slot=3, say=say, at_stop=stops.append))
     slow.requests.write(ended(4000.0))
     slow.on_second()
     slow.requests.write(ended(5000.0))
-    slow.stop()
+    stops.pop()()
     assert [found["number"] for found in said] == [1, 2]
     assert Slow.is_supervised(Config()) and isinstance(slow.supervise(None), Reports)

@@ -55,23 +55,16 @@ class AccessLogging(Extension[AccessLogSettings]):
 
         log = self.log = AccessLog.of(self._config, context.slot)
         self.wants = log.wants
+        context.at_stop(log.close)
 
     def reader(self) -> Reader:
         """See Extension."""
         return Reader(self.log, refused=self.log.write_refused)
 
-    def status(self) -> Mapping[str, Callable[[], Any]]:
-        """Return how many lines were lost since the start."""
-        return {"access_log_lines_lost": lambda: self.log.lost_count}
-
-    def orders(self) -> Mapping[str, Callable[[], None]]:
-        """See Extension."""
-        return {REOPEN_LOGS: self.log.reopen}
+    def answers(self) -> Mapping[str, Callable[[], Any]]:
+        """See Extension; the fact is how many lines were lost since the start."""
+        return {"access_log_lines_lost": lambda: self.log.lost_count, REOPEN_LOGS: self.log.reopen}
 
     def on_second(self) -> None:
         """See Extension."""
         self.log.on_second()
-
-    def stop(self) -> None:
-        """See Extension."""
-        self.log.close()

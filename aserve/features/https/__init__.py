@@ -76,8 +76,9 @@ class HTTPS(Extension[HTTPSSettings]):
         self._folder.drop_unfinished()
         self._renewal = Renewal(self._config, self._hosts)
         self._renewal.start(tells=context.slot in (None, 1))
+        context.at_stop(self._renewal.stop)
 
-    def status(self) -> Mapping[str, Callable[[], Any]]:
+    def answers(self) -> Mapping[str, Callable[[], Any]]:
         """Return the certificates; see describe."""
         from .status import FACT, describe
 
@@ -88,7 +89,3 @@ class HTTPS(Extension[HTTPSSettings]):
         from .status import StatusPart
 
         return StatusPart(self._config)
-
-    def stop(self) -> None:
-        """See Extension."""
-        self._renewal.stop()

@@ -12,7 +12,6 @@ exporter.py joins these parts, for one process (lone.py, single.py), and for the
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -67,17 +66,13 @@ class AgentCheck(Extension[MetricsSettings]):
             from .single import Single
 
             self._single = Single(context.server, context.loop)
+            context.at_stop(self._single.close)
             context.bound.extend(forks.local_address(listener.socket.fileno()) for listener in self._single.listeners)
 
     def on_second(self) -> None:
         """See Extension."""
         if self._single is not None:
             self._single.on_second()
-
-    def stop(self) -> None:
-        """See Extension."""
-        if self._single is not None:
-            self._single.close()
 
 
 class Metrics(AgentCheck):
@@ -110,37 +105,27 @@ class Metrics(AgentCheck):
         from .gil import GilWatch
 
         self._context = context
-        with contextlib.ExitStack() as undo:
-            super().start(context)
-            undo.callback(super().stop)
-            self.memory = context.counters if self._single is None else self._single.memory
-            self.counters = Counters(self.memory, self._config.threads)
-            self._app = AppMetrics(context.loop, telling(context.say)) if context.say is not None else None
-            self._watch = GilWatch(self.counters.note_gil_wait)
-            self._watch.start()
-            undo.pop_all()
+        super().start(context)
+        self.memory = context.counters if self._single is None else self._single.memory
+        self.counters = Counters(self.memory, self._config.threads)
+        self._app = AppMetrics(context.loop, telling(context.say)) if context.say is not None else None
+        watch = GilWatch(self.counters.note_gil_wait)
+        watch.start()
+        context.at_stop(watch.stop)
 
     def reader(self) -> Reader:
         """See Extension."""
         return Reader(self.counters, refused=self.counters.write_refused)
 
-    def status(self) -> Mapping[str, Callable[[], Any]]:
-        """Return the counts that warnings are made from."""
-        return {"counted": self._single.counted} if self._single is not None else {}
-
-    def orders(self) -> Mapping[str, Callable[[], None]]:
-        """See Extension."""
+    def answers(self) -> Mapping[str, Callable[[], Any]]:
+        """See Extension; the fact is the counts that warnings are made from."""
         from .app import READ
 
-        return {READ: self._app.answer} if self._app is not None else {}
+        facts = {"counted": self._single.counted} if self._single is not None else {}
+        return {**facts, READ: self._app.answer} if self._app is not None else facts
 
     def on_second(self) -> None:
         """Write the present numbers, before they are read."""
         now, lost = self._context.server.statistics(), self._context.ask("access_log_lines_lost") or 0
         self.counters.on_second(now, lost, self._context.busy.seconds, error_log.lost_lines())
         super().on_second()
-
-    def stop(self) -> None:
-        """See Extension."""
-        self._watch.stop()
-        super().stop()

@@ -45,6 +45,7 @@ class Slow(Extension[SlowRequestSettings]):
         seconds, threads = self._config.slow_request_seconds, self._config.threads
         self.requests = SlowRequests(seconds, context.server.has, context.slot, is_inline=not threads)
         self._reporter = Reporter(context.say) if context.say is not None else None
+        context.at_stop(self._stop)
 
     def reader(self) -> Reader:
         """See Extension."""
@@ -53,7 +54,7 @@ class Slow(Extension[SlowRequestSettings]):
             upgraded=self.requests.write_websocket,
         )  # fmt: skip
 
-    def status(self) -> Mapping[str, Callable[[], Any]]:
+    def answers(self) -> Mapping[str, Callable[[], Any]]:
         """Return the last slow requests; see SlowRequests.last."""
         return {SLOW: lambda: [*map(so_far, self.requests.last())]}
 
@@ -62,8 +63,7 @@ class Slow(Extension[SlowRequestSettings]):
         self.requests.on_second()
         self._report()
 
-    def stop(self) -> None:
-        """See Extension."""
+    def _stop(self) -> None:
         self.requests.close()
         self._report()
 
