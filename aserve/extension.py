@@ -19,11 +19,10 @@ import enum
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from types import MappingProxyType
-from typing import Any, Callable, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Generic, TypeVar
 
 from .connections.carrier import NewCarrier
 from .connections.listeners import Listener
-from .connections.monitoring.statistics import Statistics
 from .core.ends import Ends, Reader
 from .core.errors import BindError, Fault
 from .core.exchange import Exchange
@@ -40,6 +39,9 @@ from .wsgi.gateway import Before, Explain
 from .wsgi.head import Headers
 from .wsgi.response import CommonFields
 from .wsgi.wrapping import named_as
+
+if TYPE_CHECKING:  # most processes import statuses at the first question
+    from .lifecycle.lone import Serving
 
 logger = logging.getLogger("aserve")
 
@@ -64,38 +66,6 @@ class ListenerContext(NamedTuple):
 
 
 S = TypeVar("S", bound=EngineSettings)
-
-
-class Serving(Protocol):
-    """The methods of a server that an extension may call."""
-
-    config: EngineSettings
-
-    @property
-    def urls(self) -> list[str]:
-        """Return the URLs of the listeners."""
-
-    @property
-    def shown_urls(self) -> list[str]:
-        """Return the URLs as the log and a status show them; see with_reach."""
-
-    def listening(self) -> list[dict[str, Any]]:
-        """Return the number of clients that wait in the kernel; see connections/listen_queue.py."""
-
-    def statistics(self) -> Statistics:
-        """Return the server's present numbers."""
-
-    def ask(self, name: str) -> Any:
-        """Return a fact from the extension that has it; see Extensions.ask."""
-
-    def thread_seconds(self, now: float) -> float:
-        """Return how long threads have been working on the running requests, in seconds."""
-
-    def has(self, exchange: Exchange) -> bool:
-        """Whether an exchange is one of this server's: a process may have several servers."""
-
-    def ongoing(self, count: int) -> list[tuple[float, str]]:
-        """Return the `count` oldest running requests, the oldest first: seconds so far, and "METHOD target"."""
 
 
 class ServerContext(NamedTuple):

@@ -3,7 +3,7 @@
 Owns:     control_of: the socket beside one server on an event loop.
 Thread:   event loop only.
 Not here: the socket (lifecycle/control.py), the questions and their answers (processes/monitoring/questions.py), the content of a status (lifecycle/status.py,
-          features/metrics/lone.py).
+          lifecycle/lone.py).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Callable
 from ..connections.monitoring.stacks import describe_stacks
 from ..core import forks
 from ..core.growth import SAMPLE_SECONDS
-from ..features.metrics.lone import Lone
 from ..lifecycle.control import Caller, Message, Watch, open_control
+from ..lifecycle.lone import Lone
 from ..processes.monitoring.questions import answers_of, tell_stacks
 from ..server.server import Server
 

@@ -4,7 +4,7 @@ Owns:     Statuses: the objects of docs/control.md, from a list of processes, be
           processes, looked up every few seconds, and their growth; Observed, the processes of a server; BesideWorkers, facts known only to a
           supervisor.
 Thread:   the owner's: a supervisor's, or an event loop's.
-Not here: the list of processes (features/metrics/lone.py, processes/monitoring/status.py), counts (features/metrics/history.py), answering clients
+Not here: the list of processes (lone.py, processes/monitoring/status.py), counts (features/metrics/history.py), answering clients
           (control.py, features/metrics/scrapes.py).
 """
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 
-from ...extension import Serving
+from ...lifecycle.lone import Lone, Serving
 from .app import AppMetrics
 from .exporter import Exporter
-from .lone import Lone
 from .scrapes import open_metrics
 from .settings import settings_of
 

@@ -27,9 +27,9 @@ from aserve.features.metrics import several as module
 from aserve.features.metrics.app_files import GIVEN
 from aserve.features.metrics.balance import Balance
 from aserve.features.metrics.exporter import Exporter
-from aserve.features.metrics.lone import Lone
 from aserve.features.metrics.scrapes import open_metrics
 from aserve.features.metrics.table import ATTACHED, FIRST_WORD, PLACES, SILENT, SUPERVISED, WORKER_START, WORKERS
+from aserve.lifecycle.lone import Lone
 from aserve.processes.upgrade.inheritance import Inheritance, OldWorkers
 from aserve.settings import ConfigError
 

@@ -14,7 +14,7 @@ from aserve.core.exchange import Exchange
 from aserve.core.footprint import Memory
 from aserve.core.memory_file import map_memory_file
 from aserve.core.page import Field
-from aserve.features.metrics.lone import Lone
+from aserve.lifecycle.lone import Lone
 from aserve.processes.monitoring import status as module
 
 

@@ -14,8 +14,8 @@ from aserve.core.footprint import Memory
 from aserve.core.page import Field
 from aserve.features import Config
 from aserve.features.metrics.counting import Counters, read_words
-from aserve.features.metrics.lone import Lone
 from aserve.features.metrics.table import PLACES
+from aserve.lifecycle.lone import Lone
 
 NOTHING = Statistics(*[0] * len(Statistics._fields))
 

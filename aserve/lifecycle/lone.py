@@ -1,24 +1,57 @@
 """A server without a supervisor, in the form of a list of one worker.
 
-Owns:     Lone: the process's page, written anew at each read.
+Owns:     Lone: the process's page, written anew at each read; Serving, the methods of a server for this and for extensions.
 Thread:   event loop only.
-Not here: the content of a status (lifecycle/status.py), many processes (processes/monitoring/status.py), its users (exporter.py, command/alone.py).
+Not here: the content of a status (status.py), many processes (processes/monitoring/status.py), its users (features/metrics/exporter.py, command/alone.py).
 """
 
 from __future__ import annotations
 
 import os
 import time
-from typing import Any
+from typing import Any, Protocol
 
-from ...core.page import Process, new_page
-from ...extension import Serving
-from ...lifecycle.status import MAX_REQUESTS, Statuses, Whole
-from ...settings import EngineSettings
+from ..connections.monitoring.statistics import Statistics
+from ..core.exchange import Exchange
+from ..core.page import Process, new_page
+from ..settings import EngineSettings
+from .status import MAX_REQUESTS, Statuses, Whole
+
+
+class Serving(Protocol):
+    """The methods of a server that an extension may call."""
+
+    config: EngineSettings
+
+    @property
+    def urls(self) -> list[str]:
+        """Return the URLs of the listeners."""
+
+    @property
+    def shown_urls(self) -> list[str]:
+        """Return the URLs as the log and a status show them; see with_reach."""
+
+    def listening(self) -> list[dict[str, Any]]:
+        """Return the number of clients that wait in the kernel; see connections/listen_queue.py."""
+
+    def statistics(self) -> Statistics:
+        """Return the server's present numbers."""
+
+    def ask(self, name: str) -> Any:
+        """Return a fact from the extension that has it; see Extensions.ask."""
+
+    def thread_seconds(self, now: float) -> float:
+        """Return how long threads have been working on the running requests, in seconds."""
+
+    def has(self, exchange: Exchange) -> bool:
+        """Whether an exchange is one of this server's: a process may have several servers."""
+
+    def ongoing(self, count: int) -> list[tuple[float, str]]:
+        """Return the `count` oldest running requests, the oldest first: seconds so far, and "METHOD target"."""
 
 
 class Lone:
-    """One process without a supervisor; an Observed (lifecycle/status.py) with one process and without BesideWorkers."""
+    """One process without a supervisor; an Observed (status.py) with one process and without BesideWorkers."""
 
     process_count = ready_count = 1
     fleet = None
