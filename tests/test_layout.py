@@ -125,6 +125,7 @@ DOORS = {
     ("features.https", "features.https.provide"),  # this and the next: processes, and dates, only with --https
     ("features.https", "features.https.renewal"),
     ("features.https", "features.https.status"),
+    ("features.files.settings", "features.files.compressors"),  # knows the libraries
     ("compat.uwsgi_api", "compat.uwsgi_api.request"),
     ("compat.uwsgi_api", "compat.uwsgi_api.spooler.queues"),
     ("compat.uwsgi_api", "compat.uwsgi_api.module"),

@@ -20,9 +20,7 @@ from ..connections.lane.availability import why_python, why_unavailable
 from ..core.errors import BindError
 from ..extension import ListenerContext
 from ..features import Config, extensions_of
-from ..features.files.compressors import find_codings
-from ..features.https.check import lines_of
-from ..features.mounts import Mounts, nothing_here
+from ..features.mounts import Mounts
 from ..proxies.trust import peers_of
 from ..settings import VERSION, parse_bind
 from ..settings.secrecy import show_app, show_program, show_timed
@@ -75,12 +73,12 @@ def describe(config: Config, app: object, spec: str | None) -> str:
     app = app.main if type(app) is Mounts else app
     kind = type(app)
     what = "a function" if kind.__name__ == "function" else f"{kind.__module__}.{kind.__qualname__}"
-    name = (spec and show_app(spec)) or ("none" if app is nothing_here else "the demo app")
+    name = (spec and show_app(spec)) or ("none" if config.static or config.mount else "the demo app")
     lines = [f"app:     {name} ({what})"]
     lines += [f"mount:   {show_app(text)}" for text in config.mount] + [f"static:  {text}" for text in config.static]
     if config.compress:
-        lines.append(f"compress: {', '.join(find_codings())}")
-    lines += [f"bind:    {_where(bind)}" for bind in config.bind] + lines_of(config)
+        lines.append(f"compress: {', '.join(config.codings)}")
+    lines += [f"bind:    {_where(bind)}" for bind in config.bind] + config.lines_of_check()
     if config.workers is not None:
         most = f", up to {config.max_workers} while all are busy" if config.max_workers else ""
         lines.append(f"workers: {config.workers}{most}")

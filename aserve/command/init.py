@@ -17,7 +17,6 @@ import sys
 from collections.abc import Sequence
 
 from ..features import Config
-from ..features.https.settings import ITS_TERMS
 from ..settings import ConfigError
 from .finding import find_apps
 from .site_files import SiteFiles
@@ -27,7 +26,7 @@ Write aserve.toml, a unit of systemd and a server block of nginx into this
 folder, for the app that is found here or named.  A file that is there already
 is left as it is.  Nothing is imported, started or installed.  With --https
 aserve serves the site by itself, with a certificate of Let's Encrypt."""
-TERMS = f"With acme-terms in aserve.toml you agree to the terms of Let's Encrypt: {ITS_TERMS}\n"
+TERMS = f"With acme-terms in aserve.toml you agree to the terms of Let's Encrypt: {Config.LETS_ENCRYPT_TERMS}\n"
 USER = "www-data"  # of a unit, for a folder that belongs to root
 STATIC = ("staticfiles", "static")  # usual names; Django collects into the first what developers write into the second
 

@@ -240,3 +240,10 @@ class FileSettings(EngineSettings):
         needs=Needs(("compress",)),
     )
     # fmt: on
+
+    @property
+    def codings(self) -> Sequence[str]:
+        """The codings of --compress, those of the installed packages included."""
+        from .compressors import find_codings
+
+        return [*find_codings()]

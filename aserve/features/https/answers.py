@@ -1,7 +1,6 @@
 """Answers to the challenges of an authority, from files written by any process.
 
-Owns:     HTTPAnswers, the step of HTTP-01; new_context, the context of TLS-ALPN-01; the names of both kinds of challenges, their ports and their
-          files; kinds_of, the kinds answered by a server.
+Owns:     HTTPAnswers, the step of HTTP-01; new_context, the context of TLS-ALPN-01; the names of the files.
 Thread:   HTTPAnswers a worker (with --threads 0: the event loop); new_context the event loop.
 Spec:     RFC 8555 section 8.3; RFC 8737 section 3.
 Not here: writing the files (challenges.py).
@@ -15,29 +14,16 @@ from typing import Callable
 
 from ...core.exchange import Exchange
 from ...core.patterns import lazy_pattern
-from ...settings import parse_bind
 from ...tls.errors import guard
 from ...wsgi.environ import build_bodyless_environ
 from ...wsgi.gateway import Before, Reply
 from ...wsgi.response import CommonFields, plain_response
 from .folder import MAX_BYTES, Folder
-from .settings import HTTPSSettings, serves_tls_alpn
 
-HTTP_01, TLS_ALPN_01 = "http-01", "tls-alpn-01"
-PORTS = {HTTP_01: 80, TLS_ALPN_01: 443}  # of an authority's questions: RFC 8555 8.3, RFC 8737 3
 ALPN_NAME = "acme-tls/1"  # RFC 8737 6.2
 PREFIX = "/.well-known/acme-challenge/"
 # RFC 8555 8.1: base64url. So a token is no path, and has no dot, unlike the names of all other files.
 TOKEN = lazy_pattern(r"[A-Za-z0-9_-]{1,200}")
-
-
-def kinds_of(config: HTTPSSettings) -> list[str]:
-    """Return the answerable challenges, the better first: TLS-ALPN-01 needs no port but the site's own."""
-    has_http = any(parse_bind(text).protocol == "http" for text in config.bind)
-    if has_http and config.shared is not None:
-        return [HTTP_01]  # each host can answer HTTP-01
-    kinds = [TLS_ALPN_01, HTTP_01] if serves_tls_alpn(config) else [HTTP_01, TLS_ALPN_01]
-    return kinds if has_http else [TLS_ALPN_01]
 
 
 def pem_name(name: str) -> str:

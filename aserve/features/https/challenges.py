@@ -16,9 +16,10 @@ from josepy.b64 import b64encode
 from josepy.jwk import JWKEC
 
 from ...core.named_tuple import NamedTuple
-from .answers import HTTP_01, TLS_ALPN_01, TOKEN, pem_name
+from .answers import TOKEN, pem_name
 from .folder import Folder
 from .keys import new_answer
+from .settings import HTTP_01, TLS_ALPN_01
 
 if TYPE_CHECKING:
     from .hosts import SharingHosts

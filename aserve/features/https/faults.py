@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.patterns import lazy_pattern
-from .answers import PORTS, TLS_ALPN_01
+from .settings import PORTS, TLS_ALPN_01
 
 MAX_DETAIL = 300
 _REASON = lazy_pattern(r"\[Errno -?\d+\] ([^'\")]+)|(timed out)|certificate verify failed: ([^(']*[^(' ])")

@@ -23,7 +23,6 @@ from urllib.parse import urlsplit
 from ...settings import ConfigError
 from ...tls.chain import find_fault
 from ...workers.threads import Watcher
-from .answers import kinds_of
 from .attempts import first_kind, second_kind
 from .child import ChildError, OrderProcess
 from .facts import Do, Facts, decide, fault_of
@@ -179,7 +178,7 @@ class Renewal:
 
     def _attempt(self, name: str, failures: int, lock: int) -> dict[str, Any]:
         """Return the result of an order; where the other kind of challenge could give another result, the second result."""
-        kinds = kinds_of(self._config)
+        kinds = self._config.challenges
         first = first_kind(kinds, failures)
         result = self._ask(name, first, lock)
         second = second_kind(kinds, failures, result)

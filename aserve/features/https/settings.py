@@ -17,14 +17,15 @@ from typing import Any
 
 from ...core.patterns import lazy_pattern
 from ...core.systemd import state_folder
-from ...settings import ConfigError, EngineSettings, Needs, row
+from ...settings import ConfigError, EngineSettings, Needs, parse_bind, row
 from ...settings.kinds import FILE, Kind, choice, count, parse_list, show_text, show_texts
 from ...settings.paths import whole
 from ..sharing.settings import SharingSettings
 
 LETS_ENCRYPT = "https://acme-v02.api.letsencrypt.org/directory"
-ITS_TERMS = "https://letsencrypt.org/repository/"
 BINDS = ("https://:443", ":80")
+HTTP_01, TLS_ALPN_01 = "http-01", "tls-alpn-01"  # the kinds of challenges
+PORTS = {HTTP_01: 80, TLS_ALPN_01: 443}  # of an authority's questions: RFC 8555 8.3, RFC 8737 3
 # Guess: more than a site has; each takes a separate order.
 MAX_NAMES = 100
 # RFC 1035 2.3.4: at most 63 octets in a label, and 253 in a name without the root.
@@ -127,6 +128,7 @@ _NAMED = Needs(("https",))
 class HTTPSSettings(SharingSettings):
     """The settings of this feature."""
 
+    LETS_ENCRYPT_TERMS = "https://letsencrypt.org/repository/"
     # fmt: off
     https: Sequence[str] = row(
         (), GROUP, "--https", NAMES,
@@ -199,7 +201,11 @@ class HTTPSSettings(SharingSettings):
         if ":" in folder_of(self):
             raise ConfigError(f"--https-folder {folder_of(self)} has a colon in it; name another folder")
         if self.acme_terms != "accept":
-            where = f"of Let's Encrypt, {ITS_TERMS}" if self.acme_directory == LETS_ENCRYPT else "of the authority"
+            where = (
+                f"of Let's Encrypt, {self.LETS_ENCRYPT_TERMS}"
+                if self.acme_directory == LETS_ENCRYPT
+                else "of the authority"
+            )
             raise ConfigError(f"--https: read the terms {where}, and accept them: --acme-terms accept")
         if importlib.util.find_spec("acme") is None:
             raise ConfigError("--https needs acme, which is not installed; pip install 'aserve-wsgi[acme]'")
@@ -222,6 +228,26 @@ class HTTPSSettings(SharingSettings):
                 text = f"No new certificate for {one['name']}: {one['fault']}."
                 found.append((text, f"The next try is at {one['again']}; {until}."))
         return found
+
+    def lines_of_check(self) -> list[str]:
+        """Return the lines of --check: the names, the authority, the folder, the answerable challenges; none without --https."""
+        if not self.https:
+            return []
+        return [
+            f"https:   {', '.join(self.https)}",
+            f"acme-directory: {self.acme_directory}",
+            f"https-folder: {folder_of(self)}",
+            f"challenges: {', or '.join(f'{kind.upper()} at port {PORTS[kind]}' for kind in self.challenges)}",
+        ]
+
+    @property
+    def challenges(self) -> list[str]:
+        """The answerable kinds of challenges, the better first: TLS-ALPN-01 needs no port but the site's own."""
+        has_http = any(parse_bind(text).protocol == "http" for text in self.bind)
+        if has_http and self.shared is not None:
+            return [HTTP_01]  # each host can answer HTTP-01
+        kinds = [TLS_ALPN_01, HTTP_01] if serves_tls_alpn(self) else [HTTP_01, TLS_ALPN_01]
+        return kinds if has_http else [TLS_ALPN_01]
 
     def missing_certificates(self) -> set[str]:
         """Return the files of certificates still to be made by a start."""

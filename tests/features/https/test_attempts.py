@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.features.https.answers import HTTP_01, TLS_ALPN_01
 from aserve.features.https.attempts import first_kind, second_kind
+from aserve.features.https.settings import HTTP_01, TLS_ALPN_01
 
 BOTH, ONE = [TLS_ALPN_01, HTTP_01], [HTTP_01]
 UNREACHED = {"kind": "connection", "detail": "refused", "challenge": TLS_ALPN_01}

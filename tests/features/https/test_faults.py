@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.features.https.answers import HTTP_01, TLS_ALPN_01
 from aserve.features.https.faults import FAULTS, MAX_DETAIL, SAME, explain, may_help
+from aserve.features.https.settings import HTTP_01, TLS_ALPN_01
 
 
 def line(kind, detail="reason.", **more):

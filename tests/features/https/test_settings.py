@@ -6,10 +6,12 @@ import importlib.util
 import os
 
 import pytest
+from harness import apps
 
+from aserve.command import banner
 from aserve.features import Config
 from aserve.features.https import settings
-from aserve.features.https.settings import folder_of, serves_tls_alpn
+from aserve.features.https.settings import LETS_ENCRYPT, folder_of, serves_tls_alpn
 from aserve.settings import ConfigError, parse_bind
 
 NAME = "shop.example.org"
@@ -170,3 +172,28 @@ def test_warnings_of_certificates(fault, count):
     one = {"name": "a.example", "until": None, "fault": fault, "again": "2027-01-28 03:00 UTC"}
     found = config().advise({"certificates": [one]})
     assert len(found) == count and all("a.example: DNS; mend it" in text for text, _ in found)
+
+
+@pytest.mark.parametrize(
+    ("settings", "challenges"),
+    [
+        ({}, "TLS-ALPN-01 at port 443, or HTTP-01 at port 80"),
+        ({"bind": "https://:8443,:8080"}, "HTTP-01 at port 80, or TLS-ALPN-01 at port 443"),
+        ({"bind": "https://:8443"}, "TLS-ALPN-01 at port 443"),
+        ({"shared": "redis://store"}, "HTTP-01 at port 80"),
+    ],
+)
+def test_a_site_with_names(settings, challenges):
+    """--check tells names, authority, files, and how and at which ports the authority can check the names."""
+    site = {"https": "a.example,b.example", "acme_terms": "accept", "https_folder": "/kept", "bind": "https://:443,:80"}
+    said = banner.describe(Config(**{**site, **settings}), apps.hello, "a:hello").splitlines()
+    at = said.index("https:   a.example, b.example")
+    assert said[at - 1].startswith("bind:    ")
+    assert said[at + 1 : at + 4] == [
+        f"acme-directory: {LETS_ENCRYPT}", "https-folder: /kept", f"challenges: {challenges}",
+    ]  # fmt: skip
+
+
+def test_a_site_without():
+    said = banner.describe(Config(), apps.hello, "a:hello")
+    assert "https" not in said and "challenges" not in said
