@@ -1,6 +1,6 @@
 /* hpack.c -- RFC 7541.  A table keeps its entries' octets in one run, the
  * oldest first; the run moves to the front of `text` when its end is reached.
- */
+ * Long: decoding and encoding change the same table. */
 #include "hpack.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* lane.c -- the functions of a lane: wait, reply, end.  Reading a request is in
  * lane_read.c, accepting in lane_accept.c, the rules of the states in
- * lane_states.h. */
+ * lane_states.h.  Long: replies, releases and ends change one state. */
 #define _GNU_SOURCE /* epoll, eventfd, POSIX beside C99 */
 #include "lane.h"
 

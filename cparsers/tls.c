@@ -1,6 +1,6 @@
 /* tls.c -- sessions.  One recv() and one send() for a request, however many
  * records there are: OpenSSL reads from the octets that have come, and writes
- * behind those that are to go. */
+ * behind those that are to go.  Long: all functions share the two buffers. */
 #define _GNU_SOURCE /* POSIX beside C99 */
 #include "tls.h"
 

@@ -1,4 +1,5 @@
-/* engine.c -- the engine, as Python sees it. */
+/* engine.c -- the engine, as Python sees it.  Long: tables, and small methods,
+ * each of which can be read alone. */
 #include "ends.h"
 #include "seam.h"
 

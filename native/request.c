@@ -1,4 +1,5 @@
-/* request.c -- the app's callables: start_response, write, wsgi.early_hints. */
+/* request.c -- the app's callables: start_response, write, wsgi.early_hints.
+ * Long: all functions change the state of one request. */
 #include "engine.h"
 #include "seam.h"
 

@@ -1,4 +1,5 @@
-/* serve.c -- one plain request: environ, app, head, send. */
+/* serve.c -- one plain request: environ, app, head, send.  Long: the steps are
+ * read in one go. */
 #include "call.h"
 #include "ends.h"
 #include "stream.h"

@@ -373,6 +373,16 @@ def test_files_of_tests_are_short():
     assert long == set()
 
 
+def test_long_files_say_why():
+    """A source of more than 400 lines has the reason in its docstring, or in its first comment."""
+    sources = [path for room in ("aserve", "cparsers", "native") for path in (ROOT / room).rglob("*.*")]
+    texts = {path: path.read_text() for path in sources if path.suffix in (".py", ".c", ".h")}
+    long = {path: text for path, text in texts.items() if text.count("\n") > 400}
+    first = {path: re.split(r"^(?:from|import|#)", text, maxsplit=1, flags=re.M)[0] for path, text in long.items()}
+    why = re.compile(r"\b(?:Long|Longer|A long|is long)\b")
+    assert len(first) > 10 and [path for path, words in first.items() if not why.search(words)] == []
+
+
 def test_every_exception_is_needed():
     """An exception without need is taken back."""
     needed = {(name, found.name.split(".")[0]) for name, found in all_imports() if not found.is_ours}

@@ -5,6 +5,8 @@ Owns:     the same rules as http1.py (see there), with llhttp for the grammar an
 Thread:   event loop only.
 Spec:     RFC 9112; docs/parser-differences.md lists the differences.
 Not here: as in http1.py.
+
+Longer than other files: llhttp leaves many checks to this one class.
 """
 
 from __future__ import annotations

@@ -28,6 +28,8 @@ A plain request in C (native/) has no Run before the promotion. Once a second, b
 promoted; their Runs begin in the middle of the app (`begun`).
 
 Without --request-timeout none of this runs: the gateway calls the app itself, and not the wrapper of `Deadlines.timed`.
+
+Longer than other files: the two tokens, and all code that takes a token, are to be read together.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Owns:     functions for the rows of uWSGI's table: numbers, switches, sockets, loggers and apps.
 Thread:   any.
 Not here: the translation of each option (uwsgi_table.py), rules over several options (uwsgi.py).
+
+A long list: each function can be read alone.
 """
 
 from __future__ import annotations

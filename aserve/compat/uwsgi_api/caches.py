@@ -17,6 +17,8 @@ A finalizer or a signal handler may interrupt a change, in the same thread. Chai
 as they are (`_peek`); its changes are made when the interrupted call has ended, and it gets the expected result at once.
 
 Numbers of items begin with 1; 0 is the end of a chain. The kernel gives memory only where it was written: TOP is the highest item used.
+
+Longer than other files: each change must leave the one table whole, so all changes stand together.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ Owns:     the connections of HTTP, uwsgi and SCGI listeners while they need no m
 Thread:   two, under banners. One thread at a time, the executor's leader, waits and takes; the event loop starts, sweeps and drains.
 Not here: the response (wire_fast.py). Other connections are handed over (handover.py) with all octets that were read or
           have to be written, so the lane changes nothing but the cost (benchmarks/README.md).
+
+Longer than other files: both threads, and native.py, call one class, whose methods share the tables of connections and uploads.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ Thread:   event loop; workers, under the second banner. The connection's lock gu
 Spec:     RFC 9112 section 9.
 Not here: the choice of a way for a response (sending.py); bodies without a worker (large_bodies.py), iterables (stepping.py), temporary files
           (spooled.py); counting memory (response_memory.py); the states, and going on after a response (wire_loop.py).
+
+Longer than other files: all methods read or change the one backlog in front of the transport.
 """
 
 from __future__ import annotations
