@@ -137,12 +137,11 @@ def log_failure(logger: logging.Logger, text: str, *args: object, exc: BaseExcep
         _current[0].handle(logging.LogRecord(logger.name, logging.ERROR, "", 0, text, args, None))
 
 
-def on_second() -> int:
-    """Write the waiting lines, once a second; return how many lines were lost since the start."""
+def on_second() -> None:
+    """Write the waiting lines, once a second."""
     for current in _current:
         if current._lines:
             current.flush()
-    return lost_lines()
 
 
 def lost_lines() -> int:

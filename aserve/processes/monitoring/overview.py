@@ -55,7 +55,6 @@ class Overview:
         self._children = children
         self._status = status
         self._on_life = on_life
-        self._lost_messages = 0  # of the supervisor's own
         self.statuses = status.statuses
         self.why_unready = ""  # set by `aserve balancers`
         self.resize: Callable[[int, str], None]  # set by Parts: Crew.resize
@@ -78,7 +77,7 @@ class Overview:
 
     def on_second(self) -> None:
         """Called once a second."""
-        self._lost_messages = error_log.on_second()
+        error_log.on_second()
         for call in self._on_second:
             guard(call)
 
@@ -118,7 +117,7 @@ class Overview:
     @property
     def fleet(self) -> BesideWorkers:
         """The supervisor's attached programs, the facts of extensions, the supervisor's counters."""
-        return BesideWorkers(self._status.attached, self.facts(), self.tally, self._lost_messages)
+        return BesideWorkers(self._status.attached, self.facts(), self.tally, error_log.lost_lines())
 
     def processes(self) -> list[Process]:
         """Return the present workers."""

@@ -69,8 +69,7 @@ def test_workers_tell_state_and_size(supervised, memory, monkeypatch):
     one = supervised(3)
     one.turn()
     assert read(one)["aserve_workers", "starting"] == 1
-    monkeypatch.setattr(error_log, "on_second", lambda: 5)  # of the supervisor's messages
-    one.supervisor.parts.overview.on_second()
+    monkeypatch.setattr(error_log, "lost_lines", lambda: 5)  # of the supervisor's messages
     assert read(one)["aserve_error_log_lines_lost_total", "0"] == 5
     one.say(one.children[0], say="ready")
     found = read(one)
