@@ -90,9 +90,11 @@ def _is_ahead(one: float, other: float) -> bool:
 
 def level_out(children: Children, leaving: Collection[int]) -> None:
     """Let workers give connections away to emptier workers; to be called once a second. Hung workers and leaving slots are left out."""
-    workers = [child for child in children.having(State.READY) if child.slot not in leaving and not child.is_silent]
-    standings = [(child, _standing_of(child.page)) for child in workers]
-    turning = [(child, standing) for child, standing in standings if standing is not None]
+    turning = [
+        (child, standing)
+        for child in children.having(State.READY)
+        if child.slot not in leaving and not child.is_silent and (standing := _standing_of(child.page)) is not None
+    ]
     if not any(standing.connections for _, standing in turning):
         return
     counts = gifts([standing for _, standing in turning])
