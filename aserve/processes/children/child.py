@@ -26,6 +26,7 @@ from typing import Any
 from ...core.exchange import without_query
 from ...core.page import MOLD as MOLD
 from ...core.page import TRIAL as TRIAL
+from ...core.page import Field
 from ...core.page import State as State
 from ..fleet.facts import Member
 from ..fleet.plan import Plan
@@ -151,8 +152,9 @@ class Child(Member):
         self.has_left = True
 
     def transition(self, event: Event) -> State:
-        """Change the state by the table; return the state before."""
+        """Change the state by the table, on the page, too; return the state before."""
         before, self.state = self.state, TRANSITIONS[self.state, event]
+        self.page[Field.STATE] = self.state
         if event is Event.READY:
             self.ready_at = time.monotonic()
         elif event is Event.KILL and before != State.KILLED:

@@ -277,7 +277,7 @@ class Children:
 
     def admit(self, child: Child) -> bool:
         """Record that a worker is ready; return False if the worker is ending, or has ended already."""
-        if child.is_reaped or self._transition(child, Event.READY) != State.STARTING:
+        if child.is_reaped or child.transition(Event.READY) != State.STARTING:
             return False
         child.due_at = NEVER
         return True
@@ -289,7 +289,7 @@ class Children:
         A worker in the import of the app ends at once (worker.py).
         """
         config = child.plan.config
-        self._transition(child, Event.DRAIN)
+        child.transition(Event.DRAIN)
         seconds = config.drain_seconds + (0 if is_replaced else config.drain_delay_seconds)
         if not child.is_mute:  # else the child does not hear the order, and keeps the limit
             child.due_at = self.clock() + seconds + ENDING_SECONDS
@@ -297,7 +297,7 @@ class Children:
 
     def kill(self, child: Child, number: signal.Signals = signal.SIGKILL, seconds: float = ENDING_SECONDS) -> None:
         """End a worker without a drain; a signal weaker than SIGKILL leaves `seconds`."""
-        self._transition(child, Event.KILL)
+        child.transition(Event.KILL)
         if not child.is_reaped and child.pid:  # a child without a pid is killed at "begun"
             os.kill(child.pid, number)
         child.due_at = self.clock() + seconds if number != signal.SIGKILL else NEVER
@@ -307,11 +307,6 @@ class Children:
         child.failure = why
         logger.error("%s: %s; ending it, with its stack below", child, why)
         self.kill(child, signal.SIGABRT, STACK_SECONDS)
-
-    def _transition(self, child: Child, event: Event) -> State:
-        before = child.transition(event)
-        child.page[Field.STATE] = child.state
-        return before
 
     # Time limits
 
@@ -377,7 +372,7 @@ class Children:
         self._by_pid.pop(child.pid, None)
         self._unwatch(child)
         child.close()
-        before = self._transition(child, Event.END)
+        before = child.transition(Event.END)
         self._by_slot[child.slot].remove(child)
         if child.page_number:
             child.page = self._pages.give_back(child.page_number)

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from aserve.core.page import State
+from aserve.core.page import Field, State, new_page
 from aserve.features import Config
 from aserve.processes.children.child import TRANSITIONS, Child, Event, describe_end, describe_requests
 from aserve.processes.fleet.plan import Plan
@@ -27,7 +27,9 @@ def test_every_pair_has_a_row(state, event):
 
 
 def new_child():
-    return Child(7, 2, 3, Plan(Config(), None), None, 1, -1)
+    child = Child(7, 2, 3, Plan(Config(), None), None, 1, -1)
+    child.page = new_page()
+    return child
 
 
 def test_a_life_goes_from_fork_to_end():
@@ -37,7 +39,7 @@ def test_a_life_goes_from_fork_to_end():
     assert child.transition(Event.READY) == State.STARTING
     assert child.ready_at >= child.began_at and child.served_seconds >= 0
     assert child.transition(Event.DRAIN) == State.READY and child.killed_in is None
-    assert child.transition(Event.KILL) == State.DRAINING
+    assert child.transition(Event.KILL) == State.DRAINING and child.page[Field.STATE] == State.KILLED
     child.transition(Event.KILL)
     assert child.killed_in == State.DRAINING
     assert child.transition(Event.END) == State.KILLED and child.state == State.ENDED
