@@ -110,7 +110,9 @@ def _let_go(fleet: Fleet, now: float) -> Iterator[Action]:
 
 
 def _answer(fleet: Fleet, now: float) -> Iterator[Action]:
-    newest, asked = (fleet.newest, fleet.asked) if fleet.waiting else ({}, [])
+    if not fleet.waiting:
+        return
+    newest, asked = fleet.newest, fleet.asked
     for question in [each for each in fleet.waiting if each.slot or fleet.is_ending]:
         new = None if fleet.is_ending else newest.get(question.slot)
         if new is not None and new.generation > question.generation:
