@@ -15,13 +15,9 @@ from typing import Callable
 from ..lifecycle.control import Answer, Caller
 from .children.channel import Message
 from .children.child import STACKS_SIGNAL, Child, State
-from .children.children import Children
-from .children.poller import Timers
-from .crew import Crew
 from .fleet.facts import Question
-from .fleet.fleet import Fleet
 from .monitoring.questions import answer_all, answers_of, tell_stacks
-from .monitoring.status import Status
+from .parts import Parts
 
 # How long a worker's event loop may take to send stacks. Guess: a turning loop takes a millisecond.
 STACKS_SECONDS = 2.0
@@ -30,27 +26,15 @@ STACKS_SECONDS = 2.0
 class Answers:
     """The supervisor's answers, by the name of the question."""
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        crew: Crew,
-        reload: Callable[[str], None],
-        children: Children,
-        timers: Timers,
-        status: Status,
-    ) -> None:
-        self._fleet = fleet
-        self._crew = crew
-        self._reload = reload
-        self._children = children
-        self._timers = timers
-        self._status = status
+    def __init__(self, parts: Parts, reload: Callable[[str], None]) -> None:
+        self._fleet, self._crew, self._children = parts.fleet, parts.crew, parts.children
+        self._timers, self._status, self._reload = parts.timers, parts.status, reload
         self._numbers = itertools.count(1)
         self._stacks: dict[int, tuple[Caller, Child]] = {}  # asked for, by number
         self.by_question: dict[str, Answer] = answers_of(
-            status.describe_with_warnings,
+            self._status.describe_with_warnings,
             self._on_stacks,
-            crew.set_unready,
+            self._crew.set_unready,
             {"reload": self._on_reload, "recycle": self._on_recycle, "workers": self._on_workers},
         )
 

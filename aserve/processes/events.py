@@ -40,7 +40,7 @@ class Events:
 
     def __init__(self, parts: Parts, inherited: Inheritance | None) -> None:
         self._parts, self._fleet, self._children, self._crew = parts, parts.fleet, parts.children, parts.crew
-        answers = Answers(parts.fleet, parts.crew, self.reload, parts.children, parts.timers, parts.status)
+        answers = Answers(parts, self.reload)
         transfers = parts.transfers
         parts.poller.by_signal = {
             signal.SIGHUP: self.reload,
