@@ -36,9 +36,9 @@ class Noted(NamedTuple):
 
 
 NOTED = {
-    "a reload": Noted(39, 221, 30, 150),
-    "a reload, beyond idle seconds": Noted(32, 150, 25, 120),
-    "idle seconds": Noted(19, 71, 15, 50),
+    "a reload": Noted(38, 215, 30, 150),
+    "a reload, beyond idle seconds": Noted(32, 148, 25, 120),
+    "idle seconds": Noted(18, 67, 15, 50),
 }
 
 
