@@ -244,6 +244,7 @@ def test_the_files_of_the_container_fit_together():
     ignored = [line for line in (CONTAINER / ".dockerignore").read_text().splitlines() if line[0] != "#"]
     for name in ("aserve_wsgi-1.tar.gz", "requirements.txt", "hello.py"):
         assert not any(fnmatch.fnmatchcase(name, pattern) for pattern in ignored)
+    assert {"Dockerfile", "compose.yaml"} < {*ignored}  # a builder reads both, and the app needs neither
     assert (CONTAINER / "requirements.txt").exists() and (CONTAINER / "hello.py").exists()
 
 
