@@ -53,7 +53,8 @@ def test_all_is_well(found):
     ("until", "rest"),
     [
         (None, "browsers warn of a placeholder"),
-        ("2027-02-25 10:12 UTC", "the present one is valid until 2027-02-25 10:12 UTC"),
+        ("2999-02-25 10:12 UTC", "the present one is valid until 2999-02-25 10:12 UTC"),
+        ("2026-02-25 10:12 UTC", "browsers refuse the present one, which was valid until 2026-02-25 10:12 UTC"),
     ],
 )
 def test_a_certificate_that_cannot_be_had(found, until, rest):

@@ -1,6 +1,6 @@
 """A certificate in a file: the dates, and the time of the renewal.
 
-Owns:     Issued, GivenCertificate, refuse_unusable, show_time.
+Owns:     Issued, GivenCertificate, refuse_unusable, show_time, show_served.
 Thread:   any; a file is read.
 Not here: ordering one (renewal.py), the names, key and signatures (tls/chain.py).
 """
@@ -94,3 +94,12 @@ class GivenCertificate(NamedTuple):
 def show_time(at: float) -> str:
     """Return a time for the log."""
     return f"{datetime.datetime.fromtimestamp(at, datetime.timezone.utc):%Y-%m-%d %H:%M} UTC"
+
+
+def show_served(until: str | None, now: float) -> str:
+    """Return what clients get while there is no new certificate; `until`: of the present certificate, by show_time; None: a placeholder."""
+    if until is None:
+        return "browsers warn of a placeholder"
+    if until <= show_time(now):  # texts of this form have the order of their times
+        return f"browsers refuse the present one, which was valid until {until}"
+    return f"the present one is valid until {until}"

@@ -28,7 +28,7 @@ from .child import ChildError, OrderProcess
 from .facts import Do, Facts, decide, fault_of
 from .faults import explain
 from .folder import Folder
-from .issued import GivenCertificate, Issued, UnusableError, refuse_unusable, show_time
+from .issued import GivenCertificate, Issued, UnusableError, refuse_unusable, show_served, show_time
 from .notes import Notes
 from .schedule import delay_after, seconds_of
 from .settings import HTTPSSettings, folder_of
@@ -234,8 +234,8 @@ class Renewal:
     def _served(self, name: str) -> str:
         issued = Issued.of(self._folder, name)
         if issued is None or not Notes.of(self._folder, name).has_certificate:
-            return "until then browsers warn of a placeholder"
-        return f"the present one is valid until {show_time(issued.until)}"
+            return show_served(None, self._now())
+        return show_served(show_time(issued.until), self._now())
 
     def _log_failure(self, name: str, text: str) -> None:
         """Log a failure; the same one again at most once an hour."""

@@ -12,6 +12,7 @@ import importlib.util
 import ipaddress
 import os
 import re
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -220,13 +221,10 @@ class HTTPSSettings(SharingSettings):
         found = super().advise(status)
         for one in status.get("certificates", ()):
             if one["fault"]:
-                until = (
-                    f"the present one is valid until {one['until']}"
-                    if one["until"]
-                    else "browsers warn of a placeholder"
-                )
+                from .issued import show_served  # settings are read without OpenSSL
+
                 text = f"No new certificate for {one['name']}: {one['fault']}."
-                found.append((text, f"The next try is at {one['again']}; {until}."))
+                found.append((text, f"The next try is at {one['again']}; {show_served(one['until'], time.time())}."))
         return found
 
     def lines_of_check(self) -> list[str]:

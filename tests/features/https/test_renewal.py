@@ -130,7 +130,7 @@ def test_failures_are_told_with_advice(site):
         "no certificate for shop.example.org: ca.example has trouble of its own: x; nothing is to be done here; next try at"
         in site.caplog.text
     )
-    assert "until then browsers warn of a placeholder" in site.caplog.text
+    assert "; browsers warn of a placeholder" in site.caplog.text
     errors = lambda: [record for record in site.caplog.records if record.levelname == "ERROR"]  # noqa: E731
     site.now += 700
     site.renewal.look()
