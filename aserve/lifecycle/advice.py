@@ -64,7 +64,7 @@ def advise(status: Mapping[str, Any], spool_files: Mapping[int, int], config: En
         *(warning for worker in workers for warning in _of_room(worker, spool_files.get(worker["slot"], 0), config)),
         *(warning for worker in workers for warning in _of_growth(worker)),
         *(_of_responses(status["minute"]) if "minute" in status else ()),
-        *(warning for worker in workers for warning in _of_requests(worker)),
+        *_of_requests(workers),
         *_of_crashes(status["crashes"]),
     ]
     return sorted(found, key=lambda advice: not advice.is_failure)
@@ -323,11 +323,17 @@ def _of_responses(minute: Mapping[str, Any]) -> Iterator[Advice]:
         )
 
 
-def _of_requests(worker: Mapping[str, Any]) -> Iterator[Advice]:
-    if worker["at"] and worker["at"][0][0] >= OLD_SECONDS:
+def _of_requests(workers: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:
+    """Warn of the oldest request; where several workers are at old requests, say so in the same warning."""
+    old = [worker for worker in workers if worker["at"] and worker["at"][0][0] >= OLD_SECONDS]
+    if old:
+        worker = max(old, key=lambda worker: worker["at"][0][0])
         seconds, text = worker["at"][0]
+        others = (
+            f" ({len(old)} of {len(workers)} workers are at requests of {OLD_SECONDS} s and more)" if old[1:] else ""
+        )
         yield Advice(
-            f"{_name(worker)} has been at a request for {seconds:.0f} s: {text}",
+            f"{_name(worker)} has been at a request for {seconds:.0f} s: {text}{others}",
             f"If that is not meant, {_stacks(worker)} shows where it is{_cure(worker)}. --request-timeout ends the next in time.",
         )
 

@@ -316,6 +316,15 @@ def test_what_is_a_failure():
     assert [each.is_failure for each in found] == [True, True, False]
 
 
+def test_old_requests_of_several_workers_are_one_warning():
+    """The oldest is named, with the worker, and how many workers have old requests; a young request is no warning."""
+    ages = {1: 17.2, 2: 42.4, 3: 1.0}
+    workers = [{**WORKER, "slot": slot, "at": [[age, f"GET /{slot}"]]} for slot, age in ages.items()]
+    [only] = advise({**WELL, "workers": workers}, {}, Config())
+    told = "Worker 2 has been at a request for 42 s: GET /2 (2 of 3 workers are at requests of 10 s and more)"
+    assert only.text == told and "`aserve recycle 2`" in only.do
+
+
 def test_who_drains_is_no_failure():
     """Others serve in its place; its rest is told, by that name."""
     hung = {**WORKER, "state": "draining", "silent_seconds": 9.0, "stalled_seconds": 12, "at": [[42.4, "GET /x"]]}
