@@ -27,7 +27,8 @@ OLD_SECONDS = 10  # age of a request, from which on it is highlighted
 LATE_SECONDS = (
     3.0  # without an answer, until that is shown. Guess: the server answers in milliseconds, and is asked each second.
 )
-WIDE = 112  # columns of a terminal, from which on all columns of status fit. Tried at 80 and 120.
+# Columns of a terminal, from which on all columns of status fit; and all but two. Tried at 60, 80 and 120.
+WIDE, MEDIUM = 112, 72
 
 
 class Look(NamedTuple):
@@ -171,7 +172,9 @@ def needs_of(worker: Message, threads: int | None) -> list[str]:
 
 def workers_table(looks: Looks, width: int) -> Table:
     """Return the table of workers for a width in columns."""
-    columns = ["worker", "pid", "state", "req/s", "running", "waiting", "busy", "open", "memory"]
+    columns = ["worker", "state", "waiting", "busy", "memory"]
+    if width >= MEDIUM:
+        columns = ["worker", "pid", "state", "req/s", "running", "waiting", "busy", "open", "memory"]
     if width >= WIDE:
         columns[3:3] = ["for"]
         columns.append("oldest request")

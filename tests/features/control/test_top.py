@@ -212,6 +212,7 @@ def test_the_table_of_workers():
     narrow = workers_table(seen, 79)
     assert "for" not in columns(narrow) and "oldest request" not in columns(narrow)
     assert texts(narrow)[0] == "1|11|ready|7.0|1|0|1|3|30MiB|old request" and "|3|" in texts(narrow)[1]
+    assert texts(workers_table(seen, 59))[0] == "1|ready|0|1|30MiB|old request"  # what needs a look is the last to go
 
 
 def test_one_that_is_no_worker():
@@ -221,7 +222,7 @@ def test_one_that_is_no_worker():
     assert workers_table(Looks(), 79).rows == []
 
 
-@pytest.mark.parametrize("width", [79, 99, 119, 159])
+@pytest.mark.parametrize("width", [59, 79, 99, 119, 159])
 def test_tables_fit_with_the_largest_numbers(width):
     """Tables fit with large numbers everywhere, and the longest words."""
     large = worker(
