@@ -26,7 +26,7 @@ def test_what_was_given():
     ("argument", "said"),
     [
         ("--thread", "unknown flag --thread; did you mean --threads"),
-        ("--graceful-timeout=3", "unknown flag --graceful-timeout; gunicorn has it, and here it is --drain-timeout"),
+        ("--graceful-timeout=3", "unknown flag --graceful-timeout; gunicorn has it; for aserve write --drain-timeout"),
         (
             "--emperor=/a",
             "unknown flag --emperor; uWSGI has it; leave it out: have systemd start an aserve for each app",
@@ -84,7 +84,7 @@ def test_help_fits_the_terminal(monkeypatch):
     assert [line.partition(",")[0] for line in str(caught.value).splitlines()] == [
         "unknown flag --setenv; give --env NAME=VALUE",
         "unknown flag --trusted-proxy-headers; give --forwarded-fields",
-        "unknown flag -k; gunicorn has it",
+        "unknown flag -k; gunicorn has it; for aserve write --threads: sync and gthread are threads; gevent and eventlet: as many threads as worker_connections",
         "flag --access-log has no value; give --access-log -",
         "flag --workers has no value; give --workers N|auto",
     ]

@@ -304,5 +304,5 @@ def _explain(server: str, row: Row | None) -> str:
     text = row.text.replace("`", "")
     ours = " and ".join("the first argument" if key == "APP" else BY_KEY[key].flag for key in row.to)
     if ours:
-        return f"{server} has it, and here it is {ours}" + (f": {text}" if text else "")
+        return f"{server} has it; for aserve write {ours}" + (f": {text}" if text else "")
     return f"{server} has it; leave it out: {text}"

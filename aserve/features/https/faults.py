@@ -53,7 +53,7 @@ FAULTS = {
     ),
     "account": (
         "{authority} refuses the account: {detail}",
-        "if it was deactivated, remove {folder}/account.pem, and the next try makes another",
+        "if the account was deactivated, remove {folder}/account.pem: the next try makes a new account",
     ),
     "invalidContact": ("{authority} refuses the address in acme-email: {detail}", "give another, or none"),
     "unexpected": (
