@@ -181,20 +181,6 @@ def test_a_reload_reads_the_list_of_programs(start_workers, programs, tmp_path):
     assert process.stop() == 0
 
 
-@pytest.mark.long_on_pypy
-def test_one_that_does_not_end(start_workers, programs, tmp_path):
-    """A program that does not end is killed after --drain-timeout, with its children; the exit status says so."""
-    (tmp_path / "stubborn").touch()
-    process = start_workers(
-        "--workers", "1", "--drain-timeout", "1s", "--attach", f"one={programs.command('--with-child')}"
-    )
-    (pid,) = programs.wait()
-    child = programs.told(pid)["child"]
-    assert process.stop() == 1 and programs.has_term(pid) and not is_alive(pid)
-    wait_until(lambda: not is_alive(child))
-    assert f"attached one (pid {pid}) had not ended 1 s after SIGTERM (--drain-timeout); ending it" in process.log
-
-
 def test_sigquit_ends_a_program_at_once(start_workers, programs, tmp_path):
     """SIGQUIT ends a program without a word."""
     process = start_workers("--workers", "1", "--attach", f"one={programs.command()}")
@@ -228,16 +214,6 @@ def test_the_status_shows_each_program(start_workers, programs, tmp_path):
     found = json.loads(run_command(*ask, "--json").stdout)
     assert [each["name"] for each in found["attached"]] == ["one", "false"] and found["attached"][1]["restarts"] >= 5
     assert found["attached"][0]["rss_bytes"] > 0
-
-
-@pytest.mark.long_on_pypy
-def test_a_command_that_is_not_there(tmp_path):
-    """A missing command is told before anything is bound; a command that cannot be run is told in the log."""
-    (tmp_path / "app.py").write_text("def app(environ, start_response): pass\n")
-    words = ("app:app", "--bind", "127.0.0.1:0", "--workers", "1", "--attach", "no-such-program x")
-    done = run_command(*words, cwd=tmp_path)
-    assert done.returncode == 2
-    assert "aserve: error: --attach: cannot run 'no-such-program' of 'no-such-program ...'" in done.stderr
 
 
 @pytest.mark.long_on_pypy

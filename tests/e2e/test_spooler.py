@@ -90,23 +90,6 @@ def test_jobs_are_done_by_another_process(start, tmp_path):
 
 
 @pytest.mark.long_on_pypy
-def test_a_failing_job_is_done_again(start):
-    """A failing job is done again, until it succeeds; other jobs go on."""
-    process = start()
-    path = ask(process, "fails")
-    process.wait_for_log(
-        r"spooler: uwsgi_spoolfile_\S+ has failed; the next try is in \d+ s\n(.*\n)*.*ValueError: not yet"
-    )
-    other = ask(process, "other")
-    wait_until(lambda: not other.exists(), PATIENCE_SECONDS)
-    assert path.exists()
-    (process.folder / "mended").touch()
-    wait_until(lambda: not path.exists(), PATIENCE_SECONDS)
-    assert len(done(process, "fails")) >= 2
-    assert process.stop() == 0
-
-
-@pytest.mark.long_on_pypy
 def test_what_kills_its_process(start):
     """A job that kills its process is not lost, and waits, while the next process does the rest."""
     process = start()

@@ -15,7 +15,6 @@ from harness.client import RawClient
 from harness.interpreter import NEEDS_LINUX, first_on_pypy
 from harness.lanes import uwsgi
 from harness.manager import Manager
-from harness.process import run_command
 from harness.workers import children_of, is_alive
 
 ACTIVATE = shutil.which("systemd-socket-activate")
@@ -129,15 +128,6 @@ def test_systemds_own_activation(tmp_path, wait_until):
         status = process.wait(30)
     assert status == 0, (tmp_path / "log").read_text()
     assert path.exists()  # the socket is systemd's
-
-
-@pytest.mark.long_on_pypy
-def test_a_socket_for_another_process(listening, tmp_path):
-    """A script that starts aserve without exec: one line says so, and status 2."""
-    env = {**os.environ, "LISTEN_FDS": "1", "LISTEN_PID": "1"}
-    done = run_command("--bind", "systemd:web", env=env, cwd=tmp_path)
-    assert done.returncode == 2
-    assert "aserve: error: cannot listen on systemd:web: systemd passed its sockets to process 1" in done.stderr
 
 
 def test_what_systemd_is_told(start_process, manager):
