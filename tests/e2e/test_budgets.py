@@ -6,7 +6,7 @@ import os
 import sys
 
 import pytest
-from harness import apps
+from harness import apps, sidecars
 from harness.combining import long
 from harness.process import run_command
 from harness.rules import rule
@@ -82,15 +82,9 @@ def test_front_servers_are_told(start_server, raw_client, bind):
         is_checked=False,
     )
     server.server._commons.budgets.files.reserve(1)
-    vars = {"CONTENT_LENGTH": "200000", "REQUEST_METHOD": "POST", "PATH_INFO": "/", "SCGI": "1"}
+    vars = {"CONTENT_LENGTH": "200000", "REQUEST_METHOD": "POST", "PATH_INFO": "/"}
     client = raw_client(server)
-    if bind.startswith("scgi"):
-        octets = b"".join(b"%b\0%b\0" % (name.encode(), value.encode()) for name, value in vars.items())
-        head = b"%d:%b," % (len(octets), octets)
-    else:
-        octets = b"".join(len(word).to_bytes(2, "little") + word.encode() for pair in vars.items() for word in pair)
-        head = b"\0" + len(octets).to_bytes(2, "little") + b"\0" + octets
-    client.send(head + b"x" * 200_000)
+    client.send(sidecars.encode(bind.partition(":")[0], vars, b"x" * 200_000))
     head = client.recv_until(b"\r\n\r\n")
     assert b" 503 " in head and b"Retry-After: 10\r\n" in head
     server.server._commons.budgets.files.release(1)

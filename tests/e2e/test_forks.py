@@ -8,11 +8,11 @@ import pathlib
 import re
 import signal
 import socket
-import struct
 import sys
 import time
 
 import pytest
+from harness import sidecars
 from harness.interpreter import has_module
 
 APP = f"{pathlib.Path(__file__).parent / 'forking_app.py'}:app"
@@ -168,13 +168,13 @@ def test_a_child_holds_no_connection(start_forking, raw_client, tmp_path, end_ch
     idle.fetch()
     front = raw_client(f"{tmp_path}/sock")
     if server.has_workers:
-        front.send(uwsgi_packet("/wait"))
+        front.send(sidecars.uwsgi({"REQUEST_METHOD": "GET", "PATH_INFO": "/wait"}))
         wait_until((tmp_path / "waiting").exists)
     pid = int(asking.fetch("/hold").body)
     end_child(pid)
     (tmp_path / "go").touch()
     if not server.has_workers:
-        front.send(uwsgi_packet("/wait"))
+        front.send(sidecars.uwsgi({"REQUEST_METHOD": "GET", "PATH_INFO": "/wait"}))
     assert front.recv_to_end().endswith(b"gone")
     server.signal()
     assert idle.recv_to_end() == asking.recv_to_end() == b""
@@ -183,13 +183,3 @@ def test_a_child_holds_no_connection(start_forking, raw_client, tmp_path, end_ch
     with pytest.raises(ConnectionRefusedError):  # nobody listens: the port can be bound
         raw_client(address)
     assert not (tmp_path / "sock").exists()
-
-
-def uwsgi_packet(path):
-    """Return a request in a front server's form."""
-    items = b"".join(
-        struct.pack("<H", len(item)) + item.encode()
-        for pair in (("REQUEST_METHOD", "GET"), ("PATH_INFO", path))
-        for item in pair
-    )
-    return struct.pack("<BHB", 0, len(items), 0) + items

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import signal
-import struct
 
 import pytest
-from harness import apps
+from harness import apps, sidecars
 from harness.interpreter import NEEDS_LINUX
 
 PATH = "/-/health"
@@ -29,19 +28,6 @@ def ask(raw_client, server, target=READY, *fields, **options):
     reply = client.fetch(target, *fields, "Connection: close", **options)
     assert client.recv_to_end() == b""
     return reply.status, reply.body
-
-
-def uwsgi(**vars):
-    """Return a packet with these vars."""
-    items = [text.encode("latin-1") for pair in vars.items() for text in pair]
-    data = b"".join(struct.pack("<H", len(item)) + item for item in items)
-    return struct.pack("<BHB", 0, len(data), 0) + data
-
-
-def scgi(**vars):
-    """Return a request with these vars."""
-    data = "".join(f"{name}\0{value}\0" for name, value in {"CONTENT_LENGTH": "0", "SCGI": "1", **vars}.items())
-    return f"{len(data)}:{data},".encode("latin-1")
 
 
 @pytest.mark.also_inline
@@ -116,21 +102,21 @@ def test_after_the_drain_delay(start, raw_client):
 
 
 @pytest.mark.also_inline
-@pytest.mark.parametrize(("scheme", "encode"), [("uwsgi", uwsgi), ("scgi", scgi)])
-def test_front_servers_may_ask_too(start, raw_client, scheme, encode):
+@pytest.mark.parametrize("scheme", sidecars.PROTOCOLS)
+def test_front_servers_may_ask_too(start, raw_client, scheme):
     """Whatever names the path: PATH_INFO, or nginx's DOCUMENT_URI. The reply has the form of the protocol."""
     app = apps.Recorder(apps.hello)
     server = start(app, bind=f"{scheme}://127.0.0.1:0")
     for vars in ({"PATH_INFO": LIVE}, {"DOCUMENT_URI": LIVE}, {"SCRIPT_NAME": "/app", "PATH_INFO": LIVE}):
         client = raw_client(server)
-        client.send(encode(REQUEST_METHOD="GET", **vars))
+        client.send(sidecars.encode(scheme, {"REQUEST_METHOD": "GET", **vars}))
         octets = client.recv_to_end()
         assert octets.startswith(b"Status: 200 OK\r\n" if scheme == "scgi" else b"HTTP/1.1 200 OK\r\n")
         assert octets.endswith(b"\r\n\r\nlive\n")
     assert app.count == 0
     client.close()
     client = raw_client(server)
-    client.send(encode(REQUEST_METHOD="GET", PATH_INFO=f"{LIVE}ly"))
+    client.send(sidecars.encode(scheme, {"REQUEST_METHOD": "GET", "PATH_INFO": f"{LIVE}ly"}))
     assert client.recv_to_end().endswith(b"hello\n") and app.count == 1
 
 

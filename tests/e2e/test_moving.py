@@ -7,11 +7,11 @@ import os
 import pathlib
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 
 import pytest
+from harness import sidecars
 from harness.interpreter import NEEDS_LINUX, ONCE
 from harness.process import ServerProcess
 from harness.waiting import wait_until
@@ -92,12 +92,7 @@ def ask(raw_client, process):
     if not process.url.startswith(("uwsgi", "scgi")):
         return client.fetch().json()
     pairs = {"REQUEST_METHOD": "GET", "PATH_INFO": "/", "REQUEST_URI": "/", "SERVER_PROTOCOL": "HTTP/1.1"}
-    if process.url.startswith("scgi"):
-        fields = b"".join(f"{k}\0{v}\0".encode() for k, v in {"CONTENT_LENGTH": "0", "SCGI": "1", **pairs}.items())
-        client.send(b"%d:%s," % (len(fields), fields))
-    else:
-        data = b"".join(struct.pack("<H", len(text)) + text.encode() for pair in pairs.items() for text in pair)
-        client.send(struct.pack("<BHB", 0, len(data), 0) + data)
+    client.send(sidecars.encode(process.url.partition(":")[0], pairs))
     return json.loads(client.recv_to_end().partition(b"\r\n\r\n")[2])
 
 

@@ -13,6 +13,7 @@ import threading
 import urllib.parse
 
 import pytest
+from harness import sidecars
 from harness.front import Page, free_port, replaced
 from harness.interpreter import has_module
 from harness.waiting import PATIENCE_SECONDS, wait_until
@@ -307,10 +308,9 @@ def test_break_closes_without_a_response(start_server, raw_client, functions):
 def test_route_over_uwsgi(start_server, raw_client, functions):
     """A route is for requests of the uwsgi protocol, too."""
     server = start_server(app, bind="uwsgi://127.0.0.1:0", route="^/rpc rpc join:a ${REQUEST_METHOD}")
-    pairs = [b"REQUEST_METHOD", b"GET", b"PATH_INFO", b"/rpc", b"REQUEST_URI", b"/rpc", b"SERVER_PROTOCOL", b"HTTP/1.1"]
-    data = b"".join(len(part).to_bytes(2, "little") + part for part in pairs)
+    vars = {"REQUEST_METHOD": "GET", "PATH_INFO": "/rpc", "REQUEST_URI": "/rpc", "SERVER_PROTOCOL": "HTTP/1.1"}
     client = raw_client(server)
-    client.send(b"\0" + len(data).to_bytes(2, "little") + b"\0" + data)
+    client.send(sidecars.uwsgi(vars))
     assert client.recv_response().body == b"GET|a"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from harness import apps
+from harness import apps, sidecars
 from harness.rules import rule
 
 pytestmark = [pytest.mark.one_way, pytest.mark.c_and_python]
@@ -11,9 +11,7 @@ pytestmark = [pytest.mark.one_way, pytest.mark.c_and_python]
 
 def request(body=b"", **vars):
     """Return a request in nginx's form."""
-    vars = {"CONTENT_LENGTH": str(len(body)), "SCGI": "1", "REQUEST_METHOD": "GET", "REQUEST_URI": "/a", **vars}
-    data = "".join(f"{name}\0{value}\0" for name, value in vars.items()).encode("latin-1")
-    return b"%d:%s," % (len(data), data) + body
+    return sidecars.scgi({"REQUEST_METHOD": "GET", "REQUEST_URI": "/a", **vars}, body)
 
 
 @pytest.fixture(params=["auto", "off"])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import collections
 import socket
-import struct
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from harness import sidecars
 from harness.interpreter import first_on_pypy, once
 from harness.sharing import SharingServers
 from harness.waiting import PATIENCE_SECONDS, wait_until
@@ -59,9 +59,8 @@ def connect(servers: SharingServers) -> socket.socket:
 def send(client: socket.socket, kind: str, target: str, is_last: bool = False) -> None:
     """Send a request; over uwsgi as nginx does."""
     if kind.startswith("uwsgi"):
-        pairs = ("QUERY_STRING", "", "REQUEST_METHOD", "GET", "REQUEST_URI", target, "PATH_INFO", target.split("?")[0])
-        vars = b"".join(struct.pack("<H", len(part)) + part.encode() for part in pairs)
-        client.sendall(struct.pack("<BHB", 0, len(vars), 0) + vars)
+        vars = {"QUERY_STRING": "", "REQUEST_METHOD": "GET", "REQUEST_URI": target, "PATH_INFO": target.split("?")[0]}
+        client.sendall(sidecars.uwsgi(vars))
     else:
         close = b"Connection: close\r\n" if is_last else b""
         client.sendall(b"GET %b HTTP/1.1\r\nHost: a\r\n%b\r\n" % (target.encode(), close))

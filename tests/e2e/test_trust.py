@@ -8,7 +8,7 @@ import signal
 import struct
 
 import pytest
-from harness import apps
+from harness import apps, sidecars
 
 from aserve import rpc
 from aserve.core.errors import BindError
@@ -227,10 +227,9 @@ def test_a_unix_socket(start_server, raw_client, tmp_path, proxies, is_believed)
 def test_a_front_server_is_believed_word_for_word(start_server, raw_client):
     """Over uwsgi no field is taken out: the front server's configuration decides."""
     vars = {"REQUEST_METHOD": "GET", "REMOTE_ADDR": "203.0.113.7", "HTTP_X_FORWARDED_FOR": "1.2.3.4", "PATH_INFO": "/"}
-    block = b"".join(struct.pack("<H", len(part)) + part.encode() for pair in vars.items() for part in pair)
     for settings in ({}, {"trusted_proxies": "*"}):
         client = raw_client(start_server(apps.environ_json, bind="uwsgi://127.0.0.1:0", **settings))
-        client.send(struct.pack("<BHB", 0, len(block), 0) + block)
+        client.send(sidecars.uwsgi(vars))
         environ = json.loads(client.recv_to_end().partition(b"\r\n\r\n")[2])
         assert (environ["REMOTE_ADDR"], environ["HTTP_X_FORWARDED_FOR"]) == ("203.0.113.7", "1.2.3.4")
 

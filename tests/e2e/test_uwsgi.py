@@ -10,7 +10,7 @@ import struct
 import sys
 
 import pytest
-from harness import apps
+from harness import apps, sidecars
 from harness.rules import rule
 
 from aserve.server import server as server_module
@@ -25,9 +25,7 @@ BASE = {"REQUEST_METHOD": "GET", "PATH_INFO": "/a", "REQUEST_URI": "/a", "SERVER
 def packet(modifier1=0, body=b"", **vars):
     """A request's packet; a body's length is added."""
     vars = {**BASE, **({"CONTENT_LENGTH": str(len(body))} if body else {}), **vars}
-    items = [text.encode("latin-1") for pair in vars.items() for text in pair]
-    data = b"".join(struct.pack("<H", len(item)) + item for item in items)
-    return struct.pack("<BHB", modifier1, len(data), 0) + data + body
+    return sidecars.uwsgi(vars, body, modifier1)
 
 
 @pytest.fixture(params=["auto", "off"])
@@ -264,8 +262,7 @@ def test_side_by_side(start, raw_client, tmp_path):
     server = start(apps.environ_json, bind=binds)
     uwsgi, scgi, http = server.server.addresses
     assert json.loads(raw_client(uwsgi).ask(packet()).partition(b"\r\n\r\n")[2])["PATH_INFO"] == "/a"
-    head = b"CONTENT_LENGTH\x000\0SCGI\x001\0PATH_INFO\0/b\0"
-    octets = raw_client(scgi).ask(b"%d:%s," % (len(head), head))
+    octets = raw_client(scgi).ask(sidecars.scgi({"PATH_INFO": "/b"}))
     assert (
         octets.startswith(b"Status: 200 OK\r\n") and json.loads(octets.partition(b"\r\n\r\n")[2])["PATH_INFO"] == "/b"
     )

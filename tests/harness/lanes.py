@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import socket
-import struct
 import time
 from typing import Any, NamedTuple
 
 from aserve._cparsers import ffi, lib
+
+from . import sidecars
 
 PATIENCE_SECONDS = 20.0
 PATIENCE_MS = 5000
@@ -172,12 +173,9 @@ def post(length: int, *fields: str) -> bytes:
 
 def uwsgi(modifier1: int = 0, body: bytes = b"") -> bytes:
     """Return a uwsgi packet and its body."""
-    pairs = (b"REQUEST_METHOD", b"POST", b"CONTENT_LENGTH", b"%d" % len(body))
-    data = b"".join(struct.pack("<H", len(part)) + part for part in pairs)
-    return struct.pack("<BHB", modifier1, len(data), 0) + data + body
+    return sidecars.uwsgi({"REQUEST_METHOD": "POST", "CONTENT_LENGTH": str(len(body))}, body, modifier1)
 
 
 def scgi(body: bytes = b"") -> bytes:
     """Return an SCGI request."""
-    data = b"CONTENT_LENGTH\0%d\0SCGI\0001\0REQUEST_METHOD\0POST\0" % len(body)
-    return b"%d:%b," % (len(data), data) + body
+    return sidecars.scgi({"REQUEST_METHOD": "POST"}, body)

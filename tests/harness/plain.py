@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import socket
-import struct
 from typing import Any
 
+from . import sidecars
 from .waiting import PATIENCE_SECONDS
 
 BARE = "Host: a\r\nX-Back: \xe9t\xe9\r\n"
@@ -63,19 +63,13 @@ def ask_front(path: Any, protocol: str, name: str, method: str = "GET", body: by
 
 def front_request(protocol: str, name: str, method: str = "GET", body: bytes = b"") -> bytes:
     """Return a request in nginx's form."""
-    length = str(len(body) or "") if protocol == "uwsgi" else str(len(body))
-    pairs = [
-        ("CONTENT_LENGTH", length), *([("SCGI", "1")] if protocol == "scgi" else []), ("QUERY_STRING", ""), ("REQUEST_METHOD", method),
-        ("REQUEST_URI", f"/{name}"), ("PATH_INFO" if protocol == "uwsgi" else "DOCUMENT_URI", f"/{name}"),
-        ("SERVER_PROTOCOL", "HTTP/1.1"), ("REMOTE_ADDR", "192.0.2.1"),
-        ("SERVER_NAME", "a"), ("SERVER_PORT", "80"), ("HTTP_HOST", "a"), ("HTTP_X_BACK", "caff\xe8"), ("HTTP_COOKIE", "a=b"),
-    ]  # fmt: skip
-    parts = [text.encode("latin-1") for pair in pairs for text in pair]
-    if protocol == "scgi":
-        netstring = b"".join(part + b"\0" for part in parts)
-        return b"%d:%b," % (len(netstring), netstring) + body
-    octets = b"".join(struct.pack("<H", len(part)) + part for part in parts)
-    return struct.pack("<BHB", 0, len(octets), 0) + octets + body
+    vars = {
+        "CONTENT_LENGTH": str(len(body) or "") if protocol == "uwsgi" else str(len(body)), "QUERY_STRING": "", "REQUEST_METHOD": method,
+        "REQUEST_URI": f"/{name}", "PATH_INFO" if protocol == "uwsgi" else "DOCUMENT_URI": f"/{name}",
+        "SERVER_PROTOCOL": "HTTP/1.1", "REMOTE_ADDR": "192.0.2.1",
+        "SERVER_NAME": "a", "SERVER_PORT": "80", "HTTP_HOST": "a", "HTTP_X_BACK": "caff\xe8", "HTTP_COOKIE": "a=b",
+    }  # fmt: skip
+    return sidecars.encode(protocol, vars, body)
 
 
 def _without_chance(octets: bytes) -> bytes:

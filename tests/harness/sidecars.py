@@ -16,15 +16,23 @@ class SidecarReply(NamedTuple):
     body: bytes
 
 
-def encode(protocol: str, vars: dict[str, str]) -> bytes:
-    """Return a request without a body."""
-    if protocol == "uwsgi":
-        items = [text.encode("latin-1") for pair in vars.items() for text in pair]
-        data = b"".join(struct.pack("<H", len(item)) + item for item in items)
-        return struct.pack("<BHB", 0, len(data), 0) + data
-    pairs = {"CONTENT_LENGTH": "0", "SCGI": "1", **vars}
+def uwsgi(vars: dict[str, str], body: bytes = b"", modifier1: int = 0) -> bytes:
+    """Return a packet of uwsgi with a body."""
+    items = [text.encode("latin-1") for pair in vars.items() for text in pair]
+    data = b"".join(struct.pack("<H", len(item)) + item for item in items)
+    return struct.pack("<BHB", modifier1, len(data), 0) + data + body
+
+
+def scgi(vars: dict[str, str], body: bytes = b"") -> bytes:
+    """Return a netstring of SCGI with a body: CONTENT_LENGTH comes first."""
+    pairs = {"CONTENT_LENGTH": str(len(body)), "SCGI": "1", **vars}
     text = "".join(f"{text}\0" for pair in pairs.items() for text in pair)
-    return f"{len(text)}:{text},".encode("latin-1")
+    return f"{len(text)}:{text},".encode("latin-1") + body
+
+
+def encode(protocol: str, vars: dict[str, str], body: bytes = b"") -> bytes:
+    """Return a request of either protocol."""
+    return uwsgi(vars, body) if protocol == "uwsgi" else scgi(vars, body)
 
 
 def fetch(client: Any, protocol: str, path: str, **vars: str) -> SidecarReply:

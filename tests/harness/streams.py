@@ -11,7 +11,6 @@ import json
 import logging
 import pathlib
 import re
-import struct
 import tempfile
 import zlib
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ from hypothesis import strategies as st
 from aserve.connections.loop.sendfile import HAS_SENDFILE
 from aserve.workers.inline import InlineExecutor
 
+from . import sidecars
 from .client import RawClient, Truncated
 from .fakes import Harness
 
@@ -152,17 +152,7 @@ def front_request(draw: Any, protocol: str) -> Request:
     path, _, query = target.partition("?")
     vars = {"CONTENT_LENGTH": str(len(body)), "REQUEST_METHOD": method, "REQUEST_URI": target, "PATH_INFO": path}
     vars.update(QUERY_STRING=query, SERVER_PROTOCOL="HTTP/1.1", HTTP_X="v" * draw(st.sampled_from([1, 300])))
-    return Request(encode_head(protocol, vars) + body, method, target, body, is_last=True)
-
-
-def encode_head(protocol: str, vars: dict[str, str]) -> bytes:
-    """Return a uwsgi packet, or a netstring of SCGI's."""
-    parts = [part.encode("latin-1") for pair in vars.items() for part in pair]
-    if protocol == "uwsgi":
-        data = b"".join(struct.pack("<H", len(part)) + part for part in parts)
-        return struct.pack("<BHB", 0, len(data), 0) + data
-    data = b"".join(part + b"\0" for part in [*parts, b"SCGI", b"1"])
-    return b"%d:%b," % (len(data), data)
+    return Request(sidecars.encode(protocol, vars, body), method, target, body, is_last=True)
 
 
 # The part behind the good requests. "refused": one answer at most, of an error, and the end of the connection; "short": a good request without its

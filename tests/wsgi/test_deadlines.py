@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-import struct
 import threading
 
 import pytest
-from harness import apps
+from harness import apps, sidecars
 from harness.hanging import CHUNK, HOUR, Hanging, deadlines_of, messages
 from harness.interpreter import NATIVE_KINDS
 
@@ -355,8 +354,7 @@ def test_behind_a_front_server(serve, app, raw_client, name):
 
 def uwsgi_packet(path):
     vars = {"REQUEST_METHOD": "GET", "PATH_INFO": path, "SERVER_PROTOCOL": "HTTP/1.1", "QUERY_STRING": ""}
-    block = b"".join(struct.pack("<H", len(text)) + text.encode() for pair in vars.items() for text in pair)
-    return struct.pack("<BHB", 0, len(block), 0) + block
+    return sidecars.uwsgi(vars)
 
 
 # Too many

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import random
 import socket
-import struct
 import threading
 from types import SimpleNamespace
 
 import pytest
-from harness import apps
+from harness import apps, sidecars
 
 from aserve.connections.lane import lane as lane_module
 from aserve.connections.loop import inbox, wire_loop
@@ -23,23 +22,12 @@ HELLO = b"My Own Hello World!"
 def uwsgi(path="/", body=b"", modifier1=0, **vars):
     """Return a uwsgi packet with a body."""
     vars = {"REQUEST_METHOD": "POST" if body else "GET", "PATH_INFO": path, "CONTENT_LENGTH": str(len(body)), **vars}
-    data = b"".join(
-        struct.pack("<H", len(part)) + part.encode() for pair in vars.items() for part in pair
-    )  # fmt: skip
-    return struct.pack("<BHB", modifier1, len(data), 0) + data + body
+    return sidecars.uwsgi(vars, body, modifier1)
 
 
 def scgi(path="/", body=b"", **vars):
     """Return an SCGI request."""
-    vars = {
-        "CONTENT_LENGTH": str(len(body)),
-        "SCGI": "1",
-        "REQUEST_METHOD": "POST" if body else "GET",
-        "PATH_INFO": path,
-        **vars,
-    }
-    data = b"".join(part.encode() + b"\0" for pair in vars.items() for part in pair)
-    return b"%d:%b," % (len(data), data) + body
+    return sidecars.scgi({"REQUEST_METHOD": "POST" if body else "GET", "PATH_INFO": path, **vars}, body)
 
 
 ENCODERS = {"uwsgi": uwsgi, "scgi": scgi}

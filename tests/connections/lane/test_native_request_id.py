@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 import socket
-import struct
 
 import pytest
-from harness import apps
+from harness import apps, sidecars
 from harness.plain import engine_of
 from harness.waiting import PATIENCE_SECONDS
 
@@ -17,20 +16,9 @@ pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
 
 NAME = rb"[0-9a-f]{32}"
 NAMING = {"request_id_header": "X-Request-ID"}
-VARS = [
-    b"REQUEST_METHOD",
-    b"GET",
-    b"REQUEST_URI",
-    b"/",
-    b"PATH_INFO",
-    b"/",
-    b"SERVER_PROTOCOL",
-    b"HTTP/1.1",
-    b"HTTP_HOST",
-    b"a",
-]
-BLOCK = b"".join(struct.pack("<H", len(text)) + text for text in VARS)
-PACKET = struct.pack("<BHB", 0, len(BLOCK), 0) + BLOCK
+PACKET = sidecars.uwsgi(
+    {"REQUEST_METHOD": "GET", "REQUEST_URI": "/", "PATH_INFO": "/", "SERVER_PROTOCOL": "HTTP/1.1", "HTTP_HOST": "a"}
+)
 FIELDS = [
     "", "Accept: a\r\n", "X-Request-ID: abc\r\nAccept: a\r\n", "Accept: a\r\nX-Request-ID: abc\r\n", "X-Request-ID: \r\n",
     "X-Request-ID: a b\r\n", "X-Request-ID: \xe9\r\n", f"X-Request-ID: {'x' * 128}\r\n", f"X-Request-ID: {'x' * 129}\r\n",

@@ -12,6 +12,7 @@ import sys
 import threading
 
 import pytest
+from harness import sidecars
 from harness.replies import GET, GET_1_0, POST, Chunks, body_of, is_cut, is_reset, returning
 
 from aserve.connections.loop import outbox as outbox_module
@@ -53,14 +54,7 @@ def test_a_response_that_cannot_be_finished(new, raw, headers, expected):
 def test_a_front_server_is_told_by_a_reset(new, protocol, headers):
     """Not every front server counts the body of a response with a length: only a reset tells them all."""
     harness, connection, transport = new(returning(Chunks(b"ab", "text"), headers), protocol=protocol)
-    vars = b"REQUEST_METHOD\0GET\0" if protocol == "scgi" else b""
-    scgi = b"CONTENT_LENGTH\x000\0SCGI\x001\0" + vars
-    uwsgi = b"\x0e\0REQUEST_METHOD\x03\0GET"
-    connection.data_received(
-        b"%d:%b," % (len(scgi), scgi)
-        if protocol == "scgi"
-        else b"\0" + len(uwsgi).to_bytes(2, "little") + b"\0" + uwsgi
-    )
+    connection.data_received(sidecars.encode(protocol, {"REQUEST_METHOD": "GET"}))
     harness.executor.run()
     assert is_reset(transport)
 
