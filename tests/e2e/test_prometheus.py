@@ -1,4 +1,4 @@
-"""A real Prometheus on --metrics: its text, the alerts and the dashboard."""
+"""Prometheus on --metrics: the text, the alerts and the dashboard, by the real promtool."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import subprocess
 import pytest
 import yaml
 from harness.interpreter import NEEDS_LINUX
-from harness.prometheus import HAS_PROMETHEUS
+from harness.promtool import HAS_PROMTOOL
 from harness.waiting import wait_until
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.checkout,
     pytest.mark.any_parser,
     pytest.mark.slow,
-    pytest.mark.skipif(not HAS_PROMETHEUS, reason="prometheus is not installed"),
+    pytest.mark.skipif(not HAS_PROMTOOL, reason="promtool is not installed"),
     NEEDS_LINUX,
     pytest.mark.long_on_pypy,
 ]

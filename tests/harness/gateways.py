@@ -1,4 +1,4 @@
-"""Shared parts of gateway tests: an exchange for a response, apps, and the returned octets."""
+"""Shared parts of gateway tests: an exchange for a response, and the returned octets."""
 
 from __future__ import annotations
 
@@ -42,34 +42,6 @@ def closed_streams():
     yield
     while _streams:
         _streams.pop().close()
-
-
-class Closing:
-    """An iterable that counts its closes."""
-
-    def __init__(self, *chunks, error=None, close_error=None):
-        self.chunks, self.error, self.close_error = chunks, error, close_error
-        self.closed = 0
-
-    def __iter__(self):
-        yield from self.chunks
-        if self.error is not None:
-            raise self.error
-
-    def close(self):
-        self.closed += 1
-        if self.close_error is not None:
-            raise self.close_error
-
-
-def serving(iterable, headers=(), status="200 OK"):
-    """Return an app that starts with these and returns the iterable."""
-
-    def app(environ, start_response):
-        start_response(status, list(headers))
-        return iterable
-
-    return app
 
 
 class Left(BaseException):

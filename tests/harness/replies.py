@@ -12,11 +12,11 @@ POST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx"
 POST_1_0 = b"POST / HTTP/1.0\r\nContent-Length: 1\r\n\r\nx"
 
 
-def returning(value, headers=()):
+def returning(value, headers=(), status="200 OK"):
     """Return an app with this result."""
 
     def app(environ, start_response):
-        start_response("200 OK", list(headers))
+        start_response(status, list(headers))
         return value
 
     return app

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 from harness import apps
-from harness.gateways import Closing, new_exchange, respond, serving
-from harness.replies import body_of
+from harness.gateways import new_exchange, respond
+from harness.replies import Chunks, body_of, returning
 
 from aserve.core.errors import AppError, ResponseTruncated
 from aserve.wsgi import FileWrapper, Gateway
@@ -20,27 +20,27 @@ from aserve.wsgi.response import LARGE_BODY_BYTES, CommonFields
 @pytest.mark.parametrize("chunks", [[b"hello"], [b"hel", b"lo"], [b"", b"hello", b""]])
 def test_a_list_is_one_piece(chunks):
     """A list of bytes is the whole body: one piece, with its length."""
-    reply = respond(serving(chunks))
+    reply = respond(returning(chunks))
     assert type(reply) is bytes and body_of(reply) == b"hello"
     assert b"\r\nContent-Length: 5\r\n" in reply
 
 
 def test_an_empty_list():
     """An app may return nothing at all."""
-    assert b"\r\nContent-Length: 0\r\n" in respond(serving([]))
+    assert b"\r\nContent-Length: 0\r\n" in respond(returning([]))
 
 
 def test_a_large_list_is_two_pieces():
     """A large body is not copied behind its head."""
     body = bytes(LARGE_BODY_BYTES)
-    head, rest = respond(serving([body]))
+    head, rest = respond(returning([body]))
     assert head.endswith(b"\r\n\r\n") and rest is body
 
 
-@pytest.mark.parametrize("kind", [tuple, iter, lambda chunks: Closing(*chunks), lambda c: (x for x in c)])
+@pytest.mark.parametrize("kind", [tuple, iter, lambda chunks: Chunks(*chunks), lambda c: (x for x in c)])
 def test_any_other_iterable_comes_in_pieces(kind):
     """Anything but a list is iterated, and each chunk sent at once (PEP 3333 "Buffering")."""
-    first, *rest = list(respond(serving(kind([b"", b"ab", b"", b"c"]))))
+    first, *rest = list(respond(returning(kind([b"", b"ab", b"", b"c"]))))
     assert body_of(first) == b"2\r\nab\r\n" and rest == [b"1\r\nc\r\n", b"0\r\n\r\n"]
 
 
@@ -53,7 +53,7 @@ def test_chunks_are_not_made_ahead():
             made.append(number)
             yield b"x"
 
-    reply = respond(serving(chunks()))
+    reply = respond(returning(chunks()))
     assert made == []
     next(reply)
     assert made == [0]
@@ -79,7 +79,7 @@ def test_chunks_that_nobody_can_be_sent_are_not_made(is_head, headers, count):
 
     exchange = new_exchange()
     exchange.is_head = is_head
-    list(respond(serving(chunks(), headers), exchange))
+    list(respond(returning(chunks(), headers), exchange))
     assert made == [*range(count), "closed"]
 
 
@@ -97,7 +97,7 @@ def test_an_app_that_is_a_generator():
 
 def test_an_empty_stream():
     """A stream without a chunk is a whole response with an empty body."""
-    (octets,) = respond(serving(iter([])))
+    (octets,) = respond(returning(iter([])))
     assert b"\r\nContent-Length: 0\r\n" in octets and body_of(octets) == b""
 
 
@@ -133,7 +133,7 @@ def test_write_then_a_list():
 
 def test_a_list_shorter_than_declared(caplog):
     """The present part is sent, then the connection has to be cut: nobody can repair it."""
-    pieces = respond(serving([b"abc"], [("Content-Length", "5")]))
+    pieces = respond(returning([b"abc"], [("Content-Length", "5")]))
     assert body_of(next(pieces)) == b"abc"
     with pytest.raises(ResponseTruncated, match="3 of 5"):
         next(pieces)
@@ -146,22 +146,22 @@ def test_a_list_shorter_than_declared(caplog):
 @pytest.mark.parametrize("chunks", [[], [b"a"], [b"a", b"b"]])
 def test_closed_when_exhausted(chunks):
     """An iterable is closed after its last chunk, once, before the end is reported."""
-    closing = Closing(*chunks)
-    list(respond(serving(closing)))
+    closing = Chunks(*chunks)
+    list(respond(returning(closing)))
     assert closing.closed == 1
 
 
 def test_closed_after_a_failure_before_the_head():
     """An iterable that fails before its first chunk is closed, and the client gets a 500."""
-    closing = Closing(error=ValueError("no"))
-    (octets,) = respond(serving(closing))
+    closing = Chunks(error=ValueError("no"))
+    (octets,) = respond(returning(closing))
     assert octets.startswith(b"HTTP/1.1 500 ") and closing.closed == 1
 
 
 def test_closed_after_a_failure_behind_the_head():
     """An iterable that fails later is closed, and the response is cut."""
-    closing = Closing(b"a", error=ValueError("no"))
-    pieces = respond(serving(closing))
+    closing = Chunks(b"a", error=ValueError("no"))
+    pieces = respond(returning(closing))
     next(pieces)
     with pytest.raises(ResponseTruncated, match="no"):
         next(pieces)
@@ -171,8 +171,8 @@ def test_closed_after_a_failure_behind_the_head():
 @pytest.mark.parametrize("count", [1, 2])
 def test_closed_when_the_client_leaves(count):
     """A leaving caller closes the pieces; that closes the iterable, also within its last chunk."""
-    closing = Closing(b"a", b"b")
-    pieces = respond(serving(closing))
+    closing = Chunks(b"a", b"b")
+    pieces = respond(returning(closing))
     for _ in range(count):
         next(pieces)
     pieces.close()
@@ -182,8 +182,8 @@ def test_closed_when_the_client_leaves(count):
 
 def test_closed_at_the_last_piece():
     """The end of the response may be the point where the client leaves."""
-    closing = Closing(b"a")
-    pieces = respond(serving(closing))
+    closing = Chunks(b"a")
+    pieces = respond(returning(closing))
     assert [next(pieces), next(pieces)][1] == b"0\r\n\r\n"
     pieces.close()
     assert closing.closed == 1
@@ -192,8 +192,8 @@ def test_closed_at_the_last_piece():
 @pytest.mark.parametrize("chunks", [(), (b"a",)])
 def test_a_failing_close_is_logged(chunks, caplog):
     """After a whole response, close() can spoil nothing any more."""
-    closing = Closing(*chunks, close_error=KeyError("late"))
-    octets = b"".join(respond(serving(closing)))
+    closing = Chunks(*chunks, close_error=KeyError("late"))
+    octets = b"".join(respond(returning(closing)))
     assert octets.startswith(b"HTTP/1.1 200 OK") and closing.closed == 1
     assert "raised KeyError in close()" in caplog.text
 
@@ -201,8 +201,8 @@ def test_a_failing_close_is_logged(chunks, caplog):
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_failing_close_when_the_client_has_left(count, caplog):
     """Closing early, too, raises nothing to us: an exception of close() is the app's, and logged."""
-    closing = Closing(b"a", b"b", close_error=KeyError("late"))
-    pieces = respond(serving(closing))
+    closing = Chunks(b"a", b"b", close_error=KeyError("late"))
+    pieces = respond(returning(closing))
     for _ in range(count):
         next(pieces)
     pieces.close()
@@ -211,8 +211,8 @@ def test_a_failing_close_when_the_client_has_left(count, caplog):
 
 def test_a_failure_and_a_failing_close(caplog):
     """When both fail before the head, the client gets its 500 and both are in the log."""
-    closing = Closing(error=ValueError("first"), close_error=KeyError("second"))
-    (octets,) = respond(serving(closing))
+    closing = Chunks(error=ValueError("first"), close_error=KeyError("second"))
+    (octets,) = respond(returning(closing))
     assert octets.startswith(b"HTTP/1.1 500 ") and closing.closed == 1
     assert "first" in caplog.text and "second" in caplog.text
 
@@ -224,7 +224,7 @@ def test_an_iterable_without_close():
         def __iter__(self):
             return iter([b"a"])
 
-    assert len(list(respond(serving(Bare())))) == 2
+    assert len(list(respond(returning(Bare())))) == 2
 
 
 # A second thread

@@ -6,8 +6,8 @@ import logging
 import sys
 
 import pytest
-from harness.gateways import Closing, new_exchange, respond, serving
-from harness.replies import body_of
+from harness.gateways import new_exchange, respond
+from harness.replies import Chunks, body_of, returning
 
 from aserve.core.body import LiveBody
 from aserve.core.errors import ClientDisconnected, RequestRefused, RequestTimeout, ResponseTruncated, WrittenOff
@@ -64,8 +64,8 @@ def test_a_worker_that_is_written_off():
 @pytest.mark.parametrize("chunks", [(), (b"a",)])
 def test_an_iterable_that_raises(error, chunks):
     """The same while it is iterated: a 500 while that is possible, else the response is cut."""
-    closing = Closing(*chunks, error=error)
-    pieces = respond(serving(closing))
+    closing = Chunks(*chunks, error=error)
+    pieces = respond(returning(closing))
     if chunks:
         next(pieces)
         with pytest.raises(ResponseTruncated):
@@ -95,7 +95,7 @@ def test_the_client_leaves_while_the_app_reads(where, caplog):
     def app(environ, start_response):
         if where == "app":
             raise ClientDisconnected("gone")
-        return Closing(error=ClientDisconnected("gone"))
+        return Chunks(error=ClientDisconnected("gone"))
 
     with pytest.raises(ClientDisconnected, match="gone"):
         next(respond(app))
@@ -145,14 +145,6 @@ def test_a_refused_live_body(error, is_out, caplog):
     assert [record.levelname for record in caplog.records] == ["ERROR" if type(error) is ValueError else "INFO"]
 
 
-def returning(value):
-    def app(environ, start_response):
-        start_response("200 OK", [])
-        return value
-
-    return app
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -168,7 +160,7 @@ def returning(value):
 def test_bodies_that_are_not_bytes(value, text, caplog):
     """PEP 3333 "Unicode Issues": the log names the app, and the type and value of the chunk."""
     assert next(respond(returning(value))).startswith(b"HTTP/1.1 500 ")
-    assert f"{__name__}:returning.<locals>.app broke PEP 3333 at GET /x?..." in caplog.text
+    assert "harness.replies:returning.<locals>.app broke PEP 3333 at GET /x?..." in caplog.text
     assert text in caplog.text
 
 
@@ -191,7 +183,7 @@ def test_an_app_that_never_starts(value, caplog):
 
 def test_an_app_that_starts_badly(caplog):
     """An error of start_response is the app's."""
-    octets = b"".join(respond(serving([b"x"], status="fine")))
+    octets = b"".join(respond(returning([b"x"], status="fine")))
     assert octets.startswith(b"HTTP/1.1 500 ") and "status must be like '200 OK'" in caplog.text
 
 

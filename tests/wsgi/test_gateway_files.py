@@ -11,8 +11,8 @@ import tempfile
 import types
 
 import pytest
-from harness.gateways import respond, serving
-from harness.replies import body_of
+from harness.gateways import respond
+from harness.replies import body_of, returning
 
 from aserve.core.errors import ResponseTruncated
 from aserve.wsgi import FileResponse, FileWrapper
@@ -28,7 +28,7 @@ def file(tmp_path):
 
 def test_a_file_is_sent_as_a_file(file):
     """A regular file in a FileWrapper is not read here: the loop sends it, and has it closed."""
-    reply = respond(serving(FileWrapper(file)))
+    reply = respond(returning(FileWrapper(file)))
     assert type(reply) is FileResponse
     assert b"\r\nContent-Length: 10\r\n" in reply.head and reply.head.endswith(b"\r\n\r\n")
     assert (reply.file, reply.offset, reply.size) == (file, 0, 10)
@@ -46,7 +46,7 @@ def test_a_close_of_the_apps(file, whose):
 
     def app(environ, start_response):
         current.set("the request's")
-        return serving(wrapper)(environ, start_response)
+        return returning(wrapper)(environ, start_response)
 
     contextvars.copy_context().run(respond, app).close()
     assert found == ["the request's"]
@@ -61,7 +61,7 @@ def test_extents_follow_position_and_length(file, skip, declared, offset, count)
     """The file goes out from the app's position, up to the declared length."""
     file.seek(skip)
     headers = [("Content-Length", declared)] if declared else []
-    reply = respond(serving(FileWrapper(file), headers))
+    reply = respond(returning(FileWrapper(file), headers))
     if type(reply) is FileResponse:
         assert (reply.offset, reply.size) == (offset, count)
     else:  # nothing left: there is nothing to send from a file
@@ -70,7 +70,7 @@ def test_extents_follow_position_and_length(file, skip, declared, offset, count)
 
 def test_a_file_shorter_than_declared(file):
     """Too short a file goes the general way, which cuts the connection."""
-    pieces = respond(serving(FileWrapper(file), [("Content-Length", "11")]))
+    pieces = respond(returning(FileWrapper(file), [("Content-Length", "11")]))
     assert body_of(next(pieces)) == b"0123456789"
     with pytest.raises(ResponseTruncated):
         next(pieces)
@@ -96,7 +96,7 @@ def test_a_file_after_write(file):
 
 def test_a_file_without_sendfile(file):
     """Where there is no sendfile, a file is read."""
-    octets = b"".join(respond(serving(FileWrapper(file)), has_sendfile=False))
+    octets = b"".join(respond(returning(FileWrapper(file)), has_sendfile=False))
     assert body_of(octets) == b"a\r\n0123456789\r\n0\r\n\r\n"
 
 
@@ -128,7 +128,7 @@ def spooled():
 def test_what_is_no_regular_file_is_read(make):
     """Pipes, objects in memory, anything with read(): iterated, and closed where possible."""
     file = make()
-    octets = b"".join(respond(serving(FileWrapper(file))))
+    octets = b"".join(respond(returning(FileWrapper(file))))
     body = body_of(octets)
     assert body in (b"3\r\nabc\r\n0\r\n\r\n", b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n")
     assert getattr(file, "closed", True)
@@ -138,7 +138,7 @@ def test_a_file_that_decompresses_is_read(tmp_path):
     """A GzipFile has the descriptor of the compressed file; its content is read()'s."""
     path = tmp_path / "x.gz"
     path.write_bytes(gzip.compress(b"abc" * 100))
-    octets = b"".join(respond(serving(FileWrapper(gzip.open(path)))))
+    octets = b"".join(respond(returning(FileWrapper(gzip.open(path)))))
     assert body_of(octets) == b"12c\r\n" + b"abc" * 100 + b"\r\n0\r\n\r\n"
 
 
@@ -146,7 +146,7 @@ def test_a_file_of_unknown_size_is_read():
     """Files of the kernel claim to be empty; their content is read()'s."""
     if not os.path.exists("/proc/self/stat"):
         pytest.skip("no /proc here")
-    octets = b"".join(respond(serving(FileWrapper(open("/proc/self/stat", "rb")))))
+    octets = b"".join(respond(returning(FileWrapper(open("/proc/self/stat", "rb")))))
     assert b"Content-Length: 0" not in octets and str(os.getpid()).encode() in body_of(octets)
 
 
@@ -167,7 +167,7 @@ def test_real_files_in_wrappers_are_sent_as_files(tmp_path, mode):
         real = open(path, "rb")
         file = type("File", (), {"read": property(lambda self: self.file.read), "close": real.close})()
         file.file = real
-    reply = respond(serving(FileWrapper(file)))
+    reply = respond(returning(FileWrapper(file)))
     assert type(reply) is FileResponse and (reply.offset, reply.size) == (0, 3)
     reply.close()
 
@@ -193,7 +193,7 @@ def test_what_reads_otherwise_than_its_file_is_read(tmp_path, how):
         file = type("File", (), {"read": staticmethod(functools.wraps(real.read)(read)), "tell": real.tell})()
     if how != "read replaced":
         file.file = real
-    octets = b"".join(respond(serving(FileWrapper(file))))
+    octets = b"".join(respond(returning(FileWrapper(file))))
     assert body_of(octets) == b"3\r\nABC\r\n0\r\n\r\n"
     real.close()
 
@@ -204,7 +204,7 @@ def test_a_closed_file(tmp_path, caplog):
     path.write_bytes(b"abc")
     with open(path, "rb") as file:
         pass
-    octets = b"".join(respond(serving(FileWrapper(file))))
+    octets = b"".join(respond(returning(FileWrapper(file))))
     assert octets.startswith(b"HTTP/1.1 500 ") and "closed file" in caplog.text
 
 
@@ -226,7 +226,7 @@ def test_a_subclass_of_file_wrapper_is_iterated(file):
         def __iter__(self):
             yield b"mine"
 
-    assert b"mine" in b"".join(respond(serving(Upper(file))))
+    assert b"mine" in b"".join(respond(returning(Upper(file))))
 
 
 @pytest.mark.parametrize("end", [b"", "", None, 0])

@@ -6,8 +6,9 @@ import gc
 import warnings
 
 import pytest
-from harness.gateways import Closing, new_exchange, respond, serving
+from harness.gateways import new_exchange, respond
 from harness.interpreter import first_on_pypy
+from harness.replies import Chunks, returning
 
 from aserve.core.errors import AppError
 from aserve.features import Config
@@ -47,11 +48,11 @@ def test_what_cannot_be_iterated(make, told, caplog):
     exchange = new_exchange()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        (octets,) = respond(serving(make()), exchange)
+        (octets,) = respond(returning(make()), exchange)
         gc.collect()
     assert octets.startswith(b"HTTP/1.1 500 ") and exchange.has_app_failed
     (record,) = [record for record in caplog.records if record.name == "aserve.app"]
-    assert "serving.<locals>.app broke PEP 3333 at GET /x?...: the app returned " in record.getMessage()
+    assert "returning.<locals>.app broke PEP 3333 at GET /x?...: the app returned " in record.getMessage()
     assert told in str(record.exc_info[1])
 
 
@@ -59,7 +60,7 @@ def test_what_cannot_be_iterated(make, told, caplog):
 @pytest.mark.parametrize("wrapper", first_on_pypy([Compressing, XSendfile]))
 def test_behind_a_layer(make, wrapper, caplog):
     """A layer in front of the app hides nothing of it; the same before start_response."""
-    for app in (serving(make()), lambda environ, start_response: make()):
+    for app in (returning(make()), lambda environ, start_response: make()):
         caplog.clear()
         (octets,) = respond(wrapper(app, Config(x_sendfile="/srv", compress=True)))
         assert octets.startswith(b"HTTP/1.1 500 ")
@@ -70,7 +71,7 @@ def test_behind_a_layer(make, wrapper, caplog):
 @pytest.mark.parametrize(("body", "told"), NOT_BYTES)
 def test_what_is_not_made_of_bytes(body, told, caplog):
     """Bytes are made of integers, a str of strs: the line tells the right result."""
-    (octets,) = respond(serving(body))
+    (octets,) = respond(returning(body))
     assert octets.startswith(b"HTTP/1.1 500 ")
     (record,) = caplog.records
     assert "the body must be made of bytes" in record.getMessage()
@@ -80,7 +81,7 @@ def test_what_is_not_made_of_bytes(body, told, caplog):
 def test_a_type_error_of_the_apps_own(caplog):
     """An iterable's own exception is told unchanged, with its traceback."""
     error = TypeError("mine")
-    list(respond(serving(Closing(error=error))))
+    list(respond(returning(Chunks(error=error))))
     assert caplog.records[0].exc_info[1] is error
 
 
