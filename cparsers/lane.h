@@ -330,8 +330,9 @@ int lane_evict_idle(lane *set);
 
 /* HTTP/2.  Octets of a connection become requests, each a stream, as long as
  * they are plain: a head and no body.  At anything else the connection is LEFT,
- * for good, and its streams leave it as they are answered: lane_reply takes
- * nothing, and after lane_release comes lane_take_stream.
+ * and its streams leave it as they are answered: lane_reply takes nothing, and
+ * after lane_release comes lane_take_stream.  Later the connection may return
+ * as a new carrier.
  * One thread, which may be another than lane_poll's; but lane_flush and
  * lane_carrier_of: any thread, and lane_take_stream lane_poll's, too. */
 

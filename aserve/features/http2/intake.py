@@ -45,6 +45,11 @@ class Intake:
         self._is_behind = False
         self.is_at_end = False  # the client sends no more
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that has come is received."""
+        return not self._waiting and not self._is_behind
+
     def receive(self, session: Takes, data: bytes) -> None:
         """Receive a portion now, and others when other connections have had their turn."""
         self._waiting.append((data, 0))

@@ -24,6 +24,7 @@ from ...core.errors import RequestRefused
 from ...protocols import http2
 from ...protocols.http1 import Scratch
 from ...protocols.http2 import STREAM_WINDOW, Event, FoundEvents, Frames
+from ...tls.sessions import OwnSession
 from .calls import Calls
 from .intake import Intake
 from .lingering import Lingering
@@ -137,8 +138,6 @@ class Session(Carrier):
         self._turns.add(self, self._streams.values())
         self._say_goodbye()
 
-    # --- called by the server ---
-
     # --- called by the lane ---
 
     def leave_lane(self, set: Any, number: int, running: Callable[[], int], on_lost: Callable[[], None]) -> None:
@@ -154,6 +153,23 @@ class Session(Carrier):
             self.data_received(octets)
         if self._service.is_draining and not self.is_closed:
             (self.drain if is_idle else self._ask_for_no_more)()  # otherwise a request may be on its way
+
+    def _return_to_lane(self) -> None:
+        """Let the lane go on with the connection, if nothing is under way."""
+        self.flush()
+        take, transport, connections = self._service.take_carrier, self.transport, self._service.connections
+        is_busy = self._frames.open_count or not self._intake.is_idle or transport.get_write_buffer_size()
+        if take is None or is_busy or self._goaways or transport.is_closing():
+            return
+        session, sock = map(transport.get_extra_info, ("ssl_object", "socket"))
+        if type(session) is not OwnSession:
+            return
+        connections.discard(self)  # first: counted twice, it could have a stream refused
+        self.is_closed = take(self.connection, sock.fileno(), session, True, self.state)
+        if self.is_closed:
+            transport.close()
+        else:
+            connections.add(self)
 
     def adopt(self, stream_id: int, wire: LoopWire) -> bool:
         """See Carrier."""
@@ -176,6 +192,8 @@ class Session(Carrier):
             flags = http2.END_STREAM | http2.IS_HEAD * head.startswith(b"HEAD ")
             self._on_request(stream_id, flags, http2.DEFAULT_URGENCY, head)
             self.flush()
+
+    # --- called by the server ---
 
     @property
     def has_streams(self) -> bool:
@@ -310,6 +328,8 @@ class Session(Carrier):
         self.leave(stream)
         if self.connection.is_spent:
             self._ask_for_no_more()
+        elif not self._streams and self._calls.are_for_lane:
+            self._return_to_lane()
 
     def cut(self, stream: StreamTransport) -> None:
         """Reset a stream whose response cannot be finished."""

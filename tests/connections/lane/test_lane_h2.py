@@ -12,6 +12,8 @@ from harness.http2 import request
 from harness.http2_client import HTTP2Client
 from harness.waiting import wait_until
 
+from aserve.features.http2.calls import RETURN_COUNT
+
 pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
 LARGE = b"x" * 100_000  # beyond a client's first window
 
@@ -133,7 +135,7 @@ def test_what_comes_at_once_and_is_more_than_a_batch(serve):
 
 
 def test_an_upload_takes_the_connection_along(serve):
-    """A request with a body is Python's, beside requests without, and so are all later ones."""
+    """A request with a body is Python's, beside requests without, and so are the next ones."""
     server, client = serve(app)
     first = client.ask(request(b"GET", b"/1"))
     upload = client.ask(request(b"POST", b"/2"), b"body")
@@ -213,3 +215,130 @@ def test_several_names_have_their_streams_in_the_lane(start_server, tls_settings
     with contextlib.closing(HTTP2Client(server.address, context=context)) as client:
         assert answers(client, [client.ask(request(b"GET", b"/1"))]) == [b"/1 HTTP/2.0"]
         assert server.call(lambda: lane_of(server).request_count) == 1
+
+
+# The way back
+
+
+def leave_and_return(server, client, body=b"body"):
+    """Take the connection out of the lane, then ask for so much that it returns."""
+    assert answers(client, [client.ask(request(b"POST", b"/up"), body)]) == [body]
+    assert server.call(lambda: len(server.server._listening.connections)) == 1
+    for _ in range(RETURN_COUNT):
+        assert answers(client, [client.ask(request(b"GET", b"/"))]) == [b"/ HTTP/2.0"]
+    wait_until(lambda: server.call(lambda: not server.server._listening.connections))
+
+
+def test_requests_behind_an_upload_are_the_lane_s_again(serve):
+    """A connection leaves and returns again and again: windows, compression and counts go along."""
+    server, client = serve(app)
+    for _ in range(5):
+        leave_and_return(server, client, b"x" * 40_000)
+        before = server.call(lambda: lane_of(server).request_count)
+        asked = [client.ask(request(b"GET", b"/%d" % number, (b"x-field", b"known"))) for number in range(30)]
+        assert answers(client, asked) == [b"/%d HTTP/2.0" % number for number in range(30)]
+        assert server.call(lambda: lane_of(server).request_count) == before + 30
+        statistics = server.statistics()
+        assert statistics.connections_open == 1 and server.call(lambda: lane_of(server).count) == 1
+    assert statistics.requests == 5 * (1 + RETURN_COUNT + 30)
+
+
+def test_a_client_that_only_uploads_stays_on_the_event_loop(serve):
+    """Each way there and back costs more than the lane saves."""
+    server, client = serve(app)
+    for number in range(3 * RETURN_COUNT):
+        method = b"GET" if number % RETURN_COUNT else b"POST"
+        answers(client, [client.ask(request(method, b"/"), b"body" if method == b"POST" else None)])
+        assert server.call(lambda: len(server.server._listening.connections)) == 1
+
+
+def test_a_part_of_the_next_request_goes_along(serve):
+    """The lane reads the rest of a frame whose beginning the event loop has read."""
+    server, client = serve(app)
+    assert answers(client, [client.ask(request(b"POST", b"/up"), b"body")]) == [b"body"]
+    for _ in range(RETURN_COUNT - 1):
+        answers(client, [client.ask(request(b"GET", b"/"))])
+    last = client.frames.get_next_available_stream_id()
+    client.streams[last] = type(client.streams[1])()
+    client.frames.send_headers(last, request(b"GET", b"/last"), end_stream=True)
+    whole = client.frames.data_to_send()
+    client.streams[last + 2] = type(client.streams[1])()
+    client.frames.send_headers(last + 2, request(b"GET", b"/next"), end_stream=True)
+    part = client.frames.data_to_send()
+    client.send_octets(whole + part[:11])
+    assert answers(client, [last]) == [b"/last HTTP/2.0"]
+    wait_until(lambda: server.call(lambda: not server.server._listening.connections))
+    client.send_octets(part[11:])
+    assert answers(client, [last + 2]) == [b"/next HTTP/2.0"]
+
+
+def test_requests_that_come_as_the_connection_returns(serve):
+    """Each of a row of requests, which the client does not hold back, is answered on either side."""
+    server, client = serve(app)
+    for _ in range(40):
+        asked = [client.ask(request(b"POST", b"/up"), b"body")]
+        asked += [client.ask(request(b"GET", b"/")) for _ in range(2 * RETURN_COUNT)]
+        assert answers(client, asked) == [b"body", *[b"/ HTTP/2.0"] * (2 * RETURN_COUNT)]
+
+
+def test_a_client_that_leaves_as_its_connection_returns(serve, authority):
+    """No connection is left, in the lane or on the event loop."""
+    server, client = serve(app)
+    context = ssl.create_default_context(cafile=str(authority.certificate))
+    for _ in range(20):
+        with contextlib.closing(HTTP2Client(server.address, context=context)) as leaving:
+            answers(leaving, [leaving.ask(request(b"POST", b"/up"), b"body")])
+            for _ in range(RETURN_COUNT):
+                leaving.ask(request(b"GET", b"/"))
+    client.close()
+    wait_until(lambda: server.call(lambda: lane_of(server).count) == 0)
+    wait_until(lambda: server.call(lambda: not server.server._listening.connections))
+
+
+def test_a_request_that_runs_on_keeps_the_connection(serve):
+    """A stream counts until its app has ended, though the client has reset the stream."""
+    gate = apps.Gate(app)
+    gates = {"/slow": gate}
+    server, client = serve(lambda environ, start: gates.get(environ["PATH_INFO"], app)(environ, start))
+    answers(client, [client.ask(request(b"POST", b"/up"), b"body")])
+    slow = client.ask(request(b"GET", b"/slow"))
+    gate.wait_entered()
+    client.frames.reset_stream(slow)
+    for _ in range(2 * RETURN_COUNT):
+        answers(client, [client.ask(request(b"GET", b"/"))])
+    assert server.call(lambda: len(server.server._listening.connections)) == 1
+    gate.open()
+
+    def has_returned():
+        answers(client, [client.ask(request(b"GET", b"/"))])
+        return server.call(lambda: not server.server._listening.connections)
+
+    wait_until(has_returned)
+
+
+def test_a_drain_behind_the_return(serve):
+    """A first GOAWAY asks for no more streams, the running one is answered, and the last one is named."""
+    gate = apps.Gate(app)
+    gates = {"/slow": gate}
+    server, client = serve(lambda environ, start: gates.get(environ["PATH_INFO"], app)(environ, start))
+    leave_and_return(server, client)
+    slow = client.ask(request(b"GET", b"/slow"))
+    gate.wait_entered()
+    server.begin_drain()
+    while not client.goaways:
+        client.receive()
+    gate.open()
+    assert answers(client, [slow]) == [b"/slow HTTP/2.0"]
+    client.recv_to_end()
+    assert [last for last, _ in client.goaways] == [(1 << 31) - 1, slow]
+
+
+def test_a_connection_that_has_returned_idles_as_any(serve):
+    """--keep-alive begins with the last response; its GOAWAY names the last stream."""
+    server, client = serve(app, keep_alive_seconds=5)
+    leave_and_return(server, client)
+    server.pass_seconds_until(lambda: not server.call(lambda: lane_of(server).count))
+    while not client.goaways:
+        server.pass_seconds(1)
+        client.receive()
+    assert client.goaways[-1] == (2 * RETURN_COUNT + 1, 0)

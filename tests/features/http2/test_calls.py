@@ -7,6 +7,8 @@ from h2.errors import ErrorCodes
 from harness.http2 import request
 
 from aserve._cparsers import lib
+from aserve.features.http2.calls import RETURN_COUNT
+from aserve.tls.sessions import OwnSession
 
 
 @pytest.fixture
@@ -95,3 +97,37 @@ def test_a_flood_of_requests_that_wait(crowded):
     assert lib.H2_BURST - 10 < len(crowded.harness.log.cuts) < lib.H2_BURST and len(jobs(crowded)) == 2
     crowded.harness.executor.run()
     assert not crowded.harness.service.lost
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_a_connection_that_the_lane_does_not_take(connect, is_own):
+    """The lane is asked for a session of C's alone; without a place there, the connection is served on."""
+    client, asked = connect(), []
+    client.harness.service.take_carrier = lambda *given: asked.append(given) or False
+    client.transport.extra["ssl_object"] = OwnSession.__new__(OwnSession) if is_own else None
+    for _ in range(RETURN_COUNT + 1):
+        stream = client.ask()
+        client.pump()
+    assert len(asked) == 2 * is_own and stream in client.ended and client.session in client.harness.service.connections
+    client.ask(*request(b"POST"), data=b"abc")
+    client.pump()
+    assert len(asked) == 2 * is_own
+
+
+def test_a_stream_that_the_client_has_not_ended_stays(connect):
+    """Nor is the lane asked beside octets that the transport holds."""
+    client, asked = connect(), []
+    client.harness.service.take_carrier = lambda *given: asked.append(given) or False
+    client.transport.extra["ssl_object"] = OwnSession.__new__(OwnSession)
+    client.ask(*request(b"POST"), ends=False)
+    for _ in range(RETURN_COUNT):
+        client.ask()
+        client.pump()
+    assert not asked
+    client.transport.is_stuck = True
+    client.h2.end_stream(1)
+    client.pump()
+    for _ in range(RETURN_COUNT):
+        client.ask()
+        client.pump()
+    assert not asked
