@@ -90,16 +90,16 @@ static uint32_t read_ready(lane *set, const struct epoll_event *event,
 
     if (!own_or_mark(conn))
         return n;
-    if (!has_batch_room(set, n, *input_len) ||
-        (is_shaking(conn) && (*nshakes)-- <= 0)) {
+    if (carrier_at(set, fd) != 0) {
+        n = read_carrier(set, fd,
+                         (event->events & (EPOLLRDHUP | EPOLLHUP)) != 0, n,
+                         input_len);
+    } else if (!has_batch_room(set, n, *input_len) ||
+               (is_shaking(conn) && (*nshakes)-- <= 0)) {
         set->is_shake_due |= (uint32_t)is_shaking(conn);
         await_octets(set, fd, 1);
     } else if (is_shaking(conn)) {
         n += (uint32_t)shake(set, fd, &set->arrivals[n]);
-    } else if (carrier_at(set, fd) != 0) {
-        n = read_carrier(set, fd,
-                         (event->events & (EPOLLRDHUP | EPOLLHUP)) != 0, n,
-                         input_len);
     } else if (read_arrival(set, fd, (event->events & EPOLLPRI) != 0,
                             input_len, &set->arrivals[n])) {
         n++;
@@ -363,6 +363,13 @@ int lane_own(lane *set, int fd)
     return 1;
 }
 
+static int is_tls(lane *set, lane_conn *conn)
+{
+    return (int)set
+        ->listeners[__atomic_load_n(&conn->listener, __ATOMIC_RELAXED)]
+        .is_tls;
+}
+
 /* Another function that wants one of these, as lane_poll with an event for it,
  * is first, and it is not IDLE here; or finds it BUSY, and then FREE. */
 int lane_release_idle(lane *set, lane_released *out, uint32_t cap)
@@ -373,10 +380,13 @@ int lane_release_idle(lane *set, lane_released *out, uint32_t cap)
     for (uint32_t fd = 0; fd < top && n < cap; fd++) {
         lane_conn *conn = &set->conns[fd];
 
-        if (state_of(conn) != LANE_IDLE ||
-            set->listeners[conn->listener].is_tls ||
+        if (state_of(conn) != LANE_IDLE || is_tls(set, conn) ||
             !change_state(conn, LANE_IDLE, LANE_BUSY))
             continue;
+        if (is_tls(set, conn)) { /* another connection by now */
+            close_idle(set, (int)fd, 0);
+            continue;
+        }
         out[n].fd = (int32_t)fd;
         out[n].listener = conn->listener;
         out[n].is_used = conn->used; /* set only when made BUSY */
@@ -505,6 +515,7 @@ void lane_close(lane *set)
     __atomic_store_n(&set->is_closed, 1, __ATOMIC_SEQ_CST);
     for (uint32_t fd = 0; fd < set->top; fd++)
         end_conn(set, (int)fd);
+    lane_flush(set); /* nobody else will */
     drop_contexts(set);
     uncount_user(set);
 }

@@ -76,7 +76,7 @@ typedef struct {
     uint64_t body_left; /* octets of the body still to come, after BEGUN */
     uint8_t state;      /* LANE_*; atomic */
     uint8_t listed;     /* 1: in the epoll set */
-    uint16_t listener;  /* which one has accepted it */
+    uint16_t listener;  /* which one has accepted it; atomic */
     uint8_t used;       /* 1: has carried a request; atomic */
     uint8_t last;       /* 1: the client expects the connection to close */
     uint8_t shaking;    /* 1: in the handshake of TLS; atomic */

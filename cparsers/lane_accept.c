@@ -165,7 +165,7 @@ static void init_conn(lane *set, int fd, uint32_t listener, uint8_t used)
     lane_conn *conn = &set->conns[fd];
     uint32_t top = __atomic_load_n(&set->top, __ATOMIC_RELAXED);
 
-    conn->listener = (uint16_t)listener;
+    __atomic_store_n(&conn->listener, (uint16_t)listener, __ATOMIC_RELAXED);
     conn->listed = 0;
     __atomic_store_n(&conn->carrier, 0, __ATOMIC_RELAXED);
     set_used(conn, used);

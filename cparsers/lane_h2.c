@@ -246,6 +246,10 @@ int lane_release_carrier(lane *set, int number)
                 return -1;
             sched_yield();
         }
+        if (carrier_at(set, c->fd) != number) { /* another's by now */
+            close_idle(set, c->fd, 0);
+            return -1;
+        }
         __atomic_store_n(&set->conns[c->fd].carrier, 0, __ATOMIC_RELAXED);
         take_out(set, c->fd);
     }
@@ -279,6 +283,23 @@ void end_carrier(lane *set, int fd)
     set_where(c, CLOSED);
     pthread_mutex_unlock(&c->lock);
     let_go(set, c);
+}
+
+int close_idle_carrier(lane *set, int fd, int is_due)
+{
+    carrier *c = carrier_of(set, carrier_at(set, fd));
+
+    pthread_mutex_lock(&c->lock); /* a reply may be on its way */
+    is_due = is_due && c->where == IN_LANE && c->nrunning == 0 &&
+             !has_octets(set, fd);
+    if (!is_due) {
+        rearm(set, fd);
+        make_idle(set, fd);
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (is_due)
+        close_conn(set, fd);
+    return is_due;
 }
 
 int has_carrier_left(const lane *set, int fd)

@@ -40,13 +40,14 @@ void end_stream(lane *set, carrier *c, int number)
 
 void send_frames(lane *set, carrier *c)
 {
-    tls_session *session = session_of(set, c->fd);
     struct iovec part = {c->h2.out, c->h2.out_len};
     int was_behind = (int)c->is_behind;
+    tls_session *session;
     ssize_t took;
 
-    if (c->where != IN_LANE || session == NULL)
+    if (c->where != IN_LANE) /* the descriptor may be another connection's */
         return;
+    session = session_of(set, c->fd);
     took = tls_send(session, c->fd, &part, 1, 0);
     if (took < 0 && errno != EAGAIN) {
         shutdown(c->fd, SHUT_RDWR); /* the leader finds the end */
@@ -200,7 +201,7 @@ int reply_stream(lane *set, int number, const struct iovec *parts, int count)
     tell_progress(set);
     end_request(set, number);
     end_stream(set, c, number);
-    if (c->h2.out_len > 0 && !c->is_behind)
+    if (c->where == IN_LANE && c->h2.out_len > 0 && !c->is_behind)
         send_or_list(set, c);
     pthread_mutex_unlock(&c->lock);
     let_go(set, c);

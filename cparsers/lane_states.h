@@ -133,6 +133,10 @@ static inline int is_stream(const lane *set, int number)
 /* lane_h2.c: say goodbye, before this thread closes a carrier that it owns. */
 __attribute__((visibility("hidden"))) void end_carrier(lane *set, int fd);
 
+/* lane_h2.c: as close_idle. */
+__attribute__((visibility("hidden"))) int close_idle_carrier(lane *set, int fd,
+                                                             int is_due);
+
 /* lane_h2.c: whether octets have come that are not HTTP/2's yet. */
 __attribute__((visibility("hidden"))) int has_carrier_left(const lane *set,
                                                            int fd);
@@ -292,6 +296,8 @@ read_carrier(lane *set, int fd, int is_at_end, uint32_t n,
  * Returns 1 when it is closed. */
 static inline int close_idle(lane *set, int fd, int is_due)
 {
+    if (carrier_at(set, fd) != 0)
+        return close_idle_carrier(set, fd, is_due);
     if (is_due && !has_octets(set, fd)) {
         close_conn(set, fd);
         return 1;

@@ -16,14 +16,31 @@ void require(int kept, const char *promise)
 }
 
 int refused_call;
+void *__real_malloc(size_t len);
+void *__real_calloc(size_t count, size_t len);
 void *__real_realloc(void *block, size_t len);
+void *__wrap_malloc(size_t len);
+void *__wrap_calloc(size_t count, size_t len);
 void *__wrap_realloc(void *block, size_t len);
+
+static int is_refused(void)
+{
+    return refused_call > 0 && --refused_call == 0;
+}
+
+void *__wrap_malloc(size_t len)
+{
+    return is_refused() ? NULL : __real_malloc(len);
+}
+
+void *__wrap_calloc(size_t count, size_t len)
+{
+    return is_refused() ? NULL : __real_calloc(count, len);
+}
 
 void *__wrap_realloc(void *block, size_t len)
 {
-    if (refused_call > 0 && --refused_call == 0)
-        return NULL;
-    return __real_realloc(block, len);
+    return is_refused() ? NULL : __real_realloc(block, len);
 }
 
 char *guarded_room(guarded_area *area, size_t len)

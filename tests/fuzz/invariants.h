@@ -21,8 +21,8 @@ char *guarded_copy(guarded_area *area, const void *data, size_t len);
 /* Abort, saying which promise was broken, unless it was kept. */
 void require(int kept, const char *promise);
 
-/* The call of realloc() that gets no memory, counted down; 0: none.  The linker
- * gives all sources this realloc(). */
+/* The allocation that gets no memory, counted down; 0: none.  The linker gives
+ * all sources this malloc(), calloc() and realloc(). */
 extern int refused_call;
 
 /* Called by libFuzzer, or by replay.c for each file. */

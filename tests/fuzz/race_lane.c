@@ -13,20 +13,17 @@
  * descriptor is left, and other processes are told so (shared rounds). */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
-#include "invariants.h"
 #include "lane.h"
+#include "racing.h"
 
 enum {
     WORKERS = 3,
@@ -84,39 +81,6 @@ static int nclients;                   /* that have not ended; atomic */
 static unsigned ntaken[1 + CLIENTS];   /* requests seen; atomic */
 static unsigned long noctets;          /* received; atomic */
 static unsigned long nstolen;          /* connections that idled */
-
-/* Chance, and time */
-
-static unsigned roll(unsigned *seed, unsigned sides)
-{
-    *seed = *seed * 1103515245u + 12345u;
-    return (*seed >> 16) % sides;
-}
-
-static void nap(unsigned microseconds)
-{
-    struct timespec time = {0, (long)microseconds * 1000};
-
-    nanosleep(&time, NULL);
-}
-
-static int is_set(const int *flag)
-{
-    return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
-}
-
-static void set_flag(int *flag)
-{
-    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
-}
-
-static long now_ms(void)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * 1000 + time.tv_nsec / 1000000;
-}
 
 /* Workers */
 
@@ -645,34 +609,6 @@ static void tend(unsigned *seed)
         lane_wake(&set);
         nap(200);
     }
-}
-
-static int count_descriptors(void)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    int count = 0;
-
-    require(folder != NULL, "there is /proc");
-    while (readdir(folder) != NULL)
-        count++;
-    closedir(folder);
-    return count;
-}
-
-static void start(pthread_t *threads, unsigned *numbers, unsigned count,
-                  void *(*run)(void *))
-{
-    for (unsigned i = 0; i < count; i++) {
-        numbers[i] = i + 1;
-        require(pthread_create(&threads[i], NULL, run, &numbers[i]) == 0,
-                "there are threads");
-    }
-}
-
-static void join(pthread_t *threads, unsigned count)
-{
-    for (unsigned i = 0; i < count; i++)
-        pthread_join(threads[i], NULL);
 }
 
 /* A wild round ends as a server does whose drain has taken too long. */
