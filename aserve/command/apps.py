@@ -22,8 +22,8 @@ from ..core.frames import calls_of, outer_frames, show_calls
 from ..core.start_folder import FolderGoneError, StartFolder
 from ..extension import Life, LifeContext
 from ..features import extensions_of, on_life
-from ..features.mounts import load_with_mounts, nothing_here
 from ..lifecycle.loading import SLOW_START_SECONDS, check_unpatched, load_app
+from ..lifecycle.mounts import load_with_mounts, nothing_here
 from ..lifecycle.surroundings import set_surroundings
 from ..processes.fleet.plan import Plan
 from ..server.running import loop_factory
@@ -64,7 +64,7 @@ def load(plan: Plan, role: Role | None = None, is_spooler: bool = False, is_chec
     set_surroundings(plan.config, os.environ)
     with _watched(plan) if role is None else contextlib.nullcontext():
         on_life(Life.IMPORTS, context)
-        app = load_with_mounts(config_of(plan).mount, lambda: _load_main(plan))
+        app = load_with_mounts(config_of(plan).mounted, lambda: _load_main(plan))
         app = plan.origin.wrap(app) if plan.origin is not None else app
         on_life(Life.IMPORTED, context)
     check_unpatched()

@@ -20,7 +20,7 @@ from ..connections.lane.availability import why_python, why_unavailable
 from ..core.errors import BindError
 from ..extension import ListenerContext
 from ..features import Config, extensions_of
-from ..features.mounts import Mounts
+from ..lifecycle.mounts import Mounts
 from ..proxies.trust import peers_of
 from ..settings import VERSION, parse_bind
 from ..settings.secrecy import show_app, show_program, show_timed

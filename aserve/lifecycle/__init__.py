@@ -2,7 +2,7 @@
 
 Start:    surroundings.py, logs.py, privileges.py, pid_file.py, fd_store.py; checks and settings at the very start: standard_streams.py,
           preconditions.py, arenas.py, switch_interval.py.
-The app:  loading.py imports the app, app_check.py and misnamed.py explain a wrong app or a wrong name; hooks.py calls the app's functions for each
+The app:  loading.py imports the app, mounts.py several; app_check.py and misnamed.py explain a wrong app or a wrong name; hooks.py calls the app's functions for each
           process.
 Life:     signals.py; manager.py, with reports to systemd; failing.py, the reason to replace the process.
 End:      exits.py.

@@ -11,7 +11,7 @@ import pytest
 
 from aserve.command import apps, cli
 from aserve.compat.uwsgi_api import memory
-from aserve.features.mounts import nothing_here
+from aserve.lifecycle.mounts import nothing_here
 
 APP = "def app(environ, start_response):\n    start_response('200 OK', [])\n    return []\n"
 

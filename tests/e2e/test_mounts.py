@@ -8,7 +8,7 @@ import signal
 import pytest
 from harness import apps, sidecars
 
-from aserve.features.mounts import Mounts, nothing_here
+from aserve.lifecycle.mounts import Mounts, nothing_here
 
 OTHER = """\
 def app(environ, start_response):

@@ -10,8 +10,8 @@ from harness.leading import Leading, lead_by
 
 from aserve.core.errors import Fault
 from aserve.core.page import Field
-from aserve.features.mounts import Mounts, nothing_here
 from aserve.lifecycle.loading import not_loaded
+from aserve.lifecycle.mounts import Mounts, nothing_here
 from aserve.processes.children.pages import Pages
 from aserve.processes.children.role import Role
 from aserve.processes.worker.worker import Worker
