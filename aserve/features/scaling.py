@@ -53,6 +53,10 @@ class ScalingSettings(EngineSettings):
         """See EngineSettings."""
         return super().is_of_one and self.max_workers <= 1
 
+    def workers_after(self, wanted: int, present: int) -> int:
+        """See EngineSettings: added workers stay."""
+        return max(wanted, min(present, self.max_workers))
+
 
 class Scaling(Extension[ScalingSettings]):
     """--max-workers."""
@@ -130,7 +134,8 @@ class Scale(Supervision):
 
     def __init__(self, observed: Observed, resize: Callable[[int, str], None]) -> None:
         self._observed, self._resize = observed, resize
-        self._size = 0  # the number of workers as last seen, or set here; 0: not seen yet
+        self._size = 0  # the number of workers as last seen, or set here or by a reload; 0: not seen yet
+        self._last_config: ScalingSettings | None = None
         self._held_seconds = 0  # the time for the size to stay
         self._full_seconds = 0  # for how long all threads have been busy
         self._calm_seconds = 0  # for how long none was lacking, up to the end of CALM_SECONDS
@@ -140,12 +145,6 @@ class Scale(Supervision):
     @property
     def _config(self) -> ScalingSettings:
         return cast("ScalingSettings", self._observed.config)
-
-    def choose_size(self, wanted: int) -> int:
-        """See Supervision: added workers stay."""
-        if self._config.max_workers:
-            wanted = self._size = max(wanted, min(self._observed.process_count, self._config.max_workers))
-        return wanted
 
     def on_second(self) -> None:
         """See Supervision."""
@@ -180,6 +179,9 @@ class Scale(Supervision):
     def _count(self, seen: Seen) -> None:
         """Note for how long the facts have been so."""
         self._held_seconds = max(self._held_seconds - 1, 0)
+        if self._size and self._config is not self._last_config:
+            self._size = seen.size
+        self._last_config = self._config
         if seen.size != self._size:
             self._held_seconds = CALM_SECONDS if self._size else 0  # set by hand
             self._size, self._calm_seconds, self._absent_seconds = seen.size, 0, 0

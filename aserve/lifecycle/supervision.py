@@ -73,10 +73,6 @@ class Supervision:
     def on_second(self) -> None:
         """Do what is due once a second."""
 
-    def choose_size(self, wanted: int) -> int:
-        """Return the number of workers after a reload with another --workers, given as `wanted`; the settings are the new ones by now."""
-        return wanted
-
     def on_end(self, end: WorkerEnd) -> None:
         """Note the end of a child."""
 

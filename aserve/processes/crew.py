@@ -64,7 +64,7 @@ class Crew:
     def change_plan(self, child: Child) -> None:
         """Set the number of workers by the new plan, with `child` as the first worker to serve."""
         wanted, why = child.plan.count_workers(self._watch.bytes_of(child))
-        size = self._overview.choose_size(wanted)
+        size = child.plan.config.workers_after(wanted, self._fleet.size)
         if size != self._fleet.size:
             self.resize(size, why)
 

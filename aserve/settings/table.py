@@ -589,6 +589,10 @@ class EngineSettings(Settings):
         """Whether no second process is to serve, but while a reload goes on: wsgi.multiprocess is false then, as in uWSGI and gunicorn."""
         return self.workers in (None, 1)
 
+    def workers_after(self, wanted: int, present: int) -> int:
+        """Return the number of workers after a reload has changed --workers to `wanted`; `present`: the number before."""
+        return wanted
+
     def advise(self, status: Mapping[str, Any]) -> list[tuple[str, str]]:
         """Return the warnings of options about the facts of a status, each with a cure; see lifecycle/advice.py."""
         return []

@@ -171,13 +171,13 @@ def test_a_reload_keeps_added_workers(scaled):
     scaled.second()
     for workers, most, size in [(3, 4, 4), (3, 3, 3), (6, 8, 6), (1, 8, 4)]:
         scaled.config = Config(workers=workers, max_workers=most, threads=1)
-        assert scaled.part.choose_size(workers) == size
+        assert scaled.config.workers_after(workers, 4) == size
         scaled.process_count = 4
     scaled.config = Config(workers=3, max_workers=3, threads=1)
     assert scaled.second() == 3 and scaled.log == ["--max-workers 3"]
     scaled.process_count = 4
     scaled.config = Config(workers=2, threads=1)
-    assert scaled.part.choose_size(2) == 2
+    assert scaled.config.workers_after(2, 4) == 2
     assert scaled.second() == 2 and scaled.log[1:] == ["--workers 2"]
     scaled.process_count = 4
     assert scaled.second(2) == 4  # set by hand

@@ -133,12 +133,6 @@ class Overview:
         """Return the programs to run beside the workers, with unique names."""
         return name_programs([program for programs in self._programs for program in programs(config)])
 
-    def choose_size(self, wanted: int) -> int:
-        """Return the number of workers after a reload has changed --workers to `wanted`."""
-        for each in self._extensions:
-            wanted = each.choose_size(wanted)
-        return wanted
-
     def answer(self, answers: Mapping[str, Answer], later: Later, is_upgraded: bool) -> None:
         """
         Let extensions answer questions.
