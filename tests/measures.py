@@ -171,7 +171,7 @@ def pronouns(folder: str, suffix: str = "py") -> int:
 MEASURES = (
     Measure("entries at the top of aserve/", entries, 23, 15),
     Measure("imports of options by the engine", imports_of_options, 0, 0),
-    Measure("imports of single options by aserve/command", imports_by_command, 10, 5),
+    Measure("imports of single options by aserve/command", imports_by_command, 9, 5),
     Measure("what an option may give to the engine", hooks, 49, 35),
     Measure("own modules that one module imports", fan_out, 22, 15),
     Measure("modules in a folder of connections, processes", files_of_a_folder, 17, 12),

@@ -12,10 +12,10 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..compat.moving.merging import Own, sources_of
 from ..core.near_names import near_names
 from ..features import SETTINGS, Config
 from ..settings import RELOAD_IMPLIES, TERMINAL_IMPLIES, ConfigError, Setting, platform_settings
+from ..settings.sources import Own
 from .plans import merged
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def explain(
     own = Own(given, environ, toml, toml_name)
 
     def source_of(setting: Setting) -> str:
-        named = sources_of(origin.draft, setting, own) if origin is not None else own.source_of(setting)
+        named = origin.source_of(setting, own) if origin is not None else own.source_of(setting)
         for source, where in (
             (named, named),
             (setting.name in platform_settings(environ), "the platform"),

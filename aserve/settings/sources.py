@@ -1,6 +1,6 @@
 """All settings of a class: needs between settings, the sources of values, and their order.
 
-Owns:     Settings, the base of every class of settings. Command-line flags, ASERVE_* variables, TOML keys, `--help` and docs/settings.md are made
+Owns:     Own, the sources; Settings, the base of every class of settings. Command-line flags, ASERVE_* variables, TOML keys, `--help` and docs/settings.md are made
           from the rows.
 Thread:   any; Settings never change.
 Not here: the rows (table.py, and those of each feature), one row (setting.py), an object of values (values.py), argv itself (the command).
@@ -30,6 +30,23 @@ OF_UPGRADES = ("ASERVE_TRIAL", "ASERVE_INHERITANCE")
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 S = TypeVar("S", bound="Settings")
+
+
+class Own:
+    """aserve's own sources: flags, the environment, a TOML file."""
+
+    def __init__(
+        self, given: Mapping[str, object], environ: Mapping[str, str], toml: Mapping[str, object], toml_name: str
+    ) -> None:
+        self.given, self.environ, self.toml, self.toml_name = given, environ, toml, toml_name
+
+    def source_of(self, setting: Setting) -> str:
+        """Return the name of the source whose value counts; "": none has one."""
+        if setting.name in self.given:
+            return setting.typed_as(self.given[setting.name])
+        if setting.variable in self.environ:
+            return setting.variable
+        return self.toml_name if setting.key in self.toml else ""
 
 
 class Settings(Values):

@@ -15,27 +15,11 @@ from typing import Any
 
 from ...features import SETTINGS, Config
 from ...settings import Setting, parse_bind
+from ...settings.sources import Own
 from .draft import Draft, Given, Note
 
 # Lists whose values come first, before those of aserve's own sources. Of one variable in `env` the last value counts.
 JOINED = ("route", "env", "add-field")
-
-
-class Own:
-    """aserve's own sources: flags, the environment, a TOML file."""
-
-    def __init__(
-        self, given: Mapping[str, object], environ: Mapping[str, str], toml: Mapping[str, object], toml_name: str
-    ) -> None:
-        self.given, self.environ, self.toml, self.toml_name = given, environ, toml, toml_name
-
-    def source_of(self, setting: Setting) -> str:
-        """Return the name of the source whose value counts; "": none has one."""
-        if setting.name in self.given:
-            return setting.typed_as(self.given[setting.name])
-        if setting.variable in self.environ:
-            return setting.variable
-        return self.toml_name if setting.key in self.toml else ""
 
 
 def merge(draft: Draft, settings: Mapping[str, Any], own: Own) -> dict[str, Any]:

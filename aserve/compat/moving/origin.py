@@ -14,12 +14,13 @@ from typing import Any
 from ...core.named_tuple import NamedTuple
 from ...extension import Extension
 from ...lifecycle.privileges import is_root
-from ...settings import ConfigError
+from ...settings import ConfigError, Setting
+from ...settings.sources import Own
 from ...wsgi import WSGIApp
 from .draft import Draft, Note
 from .gunicorn_hooks import GunicornHooks, Hooks
 from .lines import LINES
-from .merging import Own, merge
+from .merging import merge, sources_of
 from .naming import GUNICORN, PROGRAM, UWSGI
 from .settings import MovingSettings
 from .unix_rights import drop_accounts, is_account
@@ -72,6 +73,10 @@ class Origin(NamedTuple):
     ) -> dict[str, Any]:
         """Return the values of all sources, aserve's own included; see merging.merge."""
         return merge(self.draft, self.settings_beside(given), Own(given, environ, toml, toml_name))
+
+    def source_of(self, setting: Setting, own: Own) -> str:
+        """Return where the value of a setting comes from; see merging.sources_of."""
+        return sources_of(self.draft, setting, own)
 
     def check_guards(self, dropped_guards: str) -> None:
         """

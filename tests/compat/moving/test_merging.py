@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from aserve.compat.moving.gunicorn import load_gunicorn
-from aserve.compat.moving.merging import Own, sources_of
 from aserve.compat.moving.merging import merge as merge_settings
+from aserve.compat.moving.merging import sources_of
 from aserve.compat.moving.unix_rights import drop_accounts
 from aserve.compat.moving.uwsgi import load_uwsgi
 from aserve.features import SETTINGS, Config
 from aserve.settings import ConfigError
+from aserve.settings.sources import Own
 
 pytestmark = pytest.mark.long_on_pypy
 
