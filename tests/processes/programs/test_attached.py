@@ -184,6 +184,15 @@ def test_a_reload_starts_all_anew(run, caplog):
     assert "attached a (pid 1001) has ended, to be started anew: it exited with status 0" in caplog.text
 
 
+def test_the_same_settings_are_asked_once(run):
+    """A reload without other settings starts all programs anew, and asks no extension for the programs."""
+    one = run("a")
+    one.turn()
+    one.attached._programs_of = None
+    one.attached.renew(one.config)
+    assert one.signals == [(1001, TERM)]
+
+
 def test_one_that_does_not_end(run, caplog):
     """A program without end is killed with the whole group after the time."""
     one = run("a")
