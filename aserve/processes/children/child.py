@@ -96,9 +96,7 @@ class Child(Member):
         self.is_mute = False  # the child has closed the channel, and hears no order
         self.given_count = 0  # connections given to the child since the last write to the page
         self.tick = -1  # the count of turns of the event loop, at the last look at the page; -1: no look
-        self.still_seconds = (
-            0  # for how many looks the count is the same: after a stop of the whole machine, no worker hangs
-        )
+        self.still_seconds = 0  # for how many looks the count is the same: a stop of the whole machine has no look
 
     def __str__(self) -> str:
         return f"{name_of(self.slot)} (pid {self.pid})" if self.pid else name_of(self.slot)
