@@ -14,8 +14,9 @@ import enum
 from typing import Any
 
 from ...core.named_tuple import NamedTuple
-from .issued import GivenCertificate, Issued, show_time
+from .issued import GivenCertificate, Issued
 from .notes import Notes
+from .settings import show_time
 
 
 class Do(enum.Enum):

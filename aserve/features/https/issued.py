@@ -1,13 +1,12 @@
 """A certificate in a file: the dates, and the time of the renewal.
 
-Owns:     Issued, GivenCertificate, refuse_unusable, show_time, show_served.
+Owns:     Issued, GivenCertificate, refuse_unusable.
 Thread:   any; a file is read.
 Not here: ordering one (renewal.py), the names, key and signatures (tls/chain.py).
 """
 
 from __future__ import annotations
 
-import datetime
 import functools
 
 from ...core.named_tuple import NamedTuple
@@ -15,6 +14,7 @@ from ...tls.chain import chain_of, find_fault
 from ...tls.validity import Validity
 from .folder import MAX_BYTES, Folder
 from .schedule import renew_at
+from .settings import show_time
 
 # Guess: the lag of a clock behind an authority's; certificates begin at their signing.
 SKEW_SECONDS = 300.0
@@ -89,17 +89,3 @@ class GivenCertificate(NamedTuple):
 
     directory: str
     pem: bytes  # key and chain
-
-
-def show_time(at: float) -> str:
-    """Return a time for the log."""
-    return f"{datetime.datetime.fromtimestamp(at, datetime.timezone.utc):%Y-%m-%d %H:%M} UTC"
-
-
-def show_served(until: str | None, now: float) -> str:
-    """Return what clients get while there is no new certificate; `until`: of the present certificate, by show_time; None: a placeholder."""
-    if until is None:
-        return "browsers warn of a placeholder"
-    if until <= show_time(now):  # texts of this form have the order of their times
-        return f"browsers refuse the present one, which was valid until {until}"
-    return f"the present one is valid until {until}"

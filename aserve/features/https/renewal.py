@@ -28,10 +28,10 @@ from .child import ChildError, OrderProcess
 from .facts import Do, Facts, decide, fault_of
 from .faults import explain
 from .folder import Folder
-from .issued import GivenCertificate, Issued, UnusableError, refuse_unusable, show_served, show_time
+from .issued import GivenCertificate, Issued, UnusableError, refuse_unusable
 from .notes import Notes
 from .schedule import delay_after, seconds_of
-from .settings import HTTPSSettings, folder_of
+from .settings import HTTPSSettings, folder_of, show_served, show_time
 from .turn import take_turn
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The settings of certificates by ACME: names, folder, authority.
 
-Owns:     HTTPSSettings; the grammar of names; the certificate files of the names; the default folder.
+Owns:     HTTPSSettings; the grammar of names; the certificate files of the names; the default folder; times and what clients get as texts.
 Thread:   any; pure, but for the user of the process and systemd's variable.
 Spec:     RFC 1123 section 2.1 (names of hosts), RFC 8555.
 Not here: the files (folder.py), getting certificates (renewal.py).
@@ -221,8 +221,6 @@ class HTTPSSettings(SharingSettings):
         found = super().advise(status)
         for one in status.get("certificates", ()):
             if one["fault"]:
-                from .issued import show_served  # settings are read without OpenSSL
-
                 text = f"No new certificate for {one['name']}: {one['fault']}."
                 found.append((text, f"The next try is at {one['again']}; {show_served(one['until'], time.time())}."))
         return found
@@ -285,3 +283,17 @@ def certificate_of(config: HTTPSSettings, name: str) -> str:
 def serves_tls_alpn(config: EngineSettings) -> bool:
     """Whether the authority may reach a bind for TLS at port 443: the bind has that port, or an unknown one bound by another process."""
     return any(bind.port == 443 or bind.is_given for bind in config.tls_binds)
+
+
+def show_time(at: float) -> str:
+    """Return a time for the log and a status."""
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))
+
+
+def show_served(until: str | None, now: float) -> str:
+    """Return what clients get while there is no new certificate; `until`: of the present certificate, by show_time; None: a placeholder."""
+    if until is None:
+        return "browsers warn of a placeholder"
+    if until <= show_time(now):  # texts of this form have the order of their times
+        return f"browsers refuse the present one, which was valid until {until}"
+    return f"the present one is valid until {until}"

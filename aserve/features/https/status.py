@@ -13,9 +13,9 @@ from typing import Any
 from ...lifecycle.program import Program
 from ...lifecycle.supervision import Supervision
 from .folder import Folder
-from .issued import Issued, show_time
+from .issued import Issued
 from .notes import Notes
-from .settings import HTTPSSettings, folder_of
+from .settings import HTTPSSettings, folder_of, show_time
 
 FACT = "certificates"
 

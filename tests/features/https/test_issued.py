@@ -7,7 +7,8 @@ import time
 import pytest
 from harness.certificates import HAS_OPENSSL, Authority
 
-from aserve.features.https.issued import Issued, UnusableError, refuse_unusable, show_time
+from aserve.features.https.issued import Issued, UnusableError, refuse_unusable
+from aserve.features.https.settings import show_time
 
 DAY = 86400.0
 
