@@ -321,5 +321,5 @@ def test_memory_in_the_readme_is_that_of_the_files():
     run = json.loads((pages.RESULTS / "million-cpython.json").read_text())
     million = run["rss_mib"]
     text = README.read_text()
-    assert f"it takes {hello['pss_mb']:.0f} MiB on CPython" in text
+    assert f"aserve takes {hello['pss_mb']:.0f} MiB on CPython" in text
     assert f"{million['end'] - million['warm']:.2f} MiB" in text and f"#million-cpython) ({run['date']})" in text
