@@ -1,4 +1,4 @@
-"""The server section of an ini file: its settings, their names, and its mistakes."""
+"""The server section of an ini file: settings, names, and mistakes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def app(environ, start_response):
     ids=str,
 )  # fmt: skip
 def test_what_a_section_means(section, settings):
-    """Names are those of TOML files, with - or _; host, port and listen those of waitress."""
+    """Names are as in TOML files, with - or _; host, port and listen as in waitress."""
     assert paste.read_settings(GLOBAL, section) == Config(**settings)
 
 
@@ -88,7 +88,7 @@ def test_what_is_wrong(section, parts):
     ids=str,
 )
 def test_what_only_the_command_has(section, command):
-    """pserve has imported the app, which each worker does itself: the error names the command for it."""
+    """pserve has imported the app already, a worker's task: the error names the command for workers."""
     for make in (lambda: paste.run_app(app, GLOBAL, **section), lambda: paste.make_server(GLOBAL, **section)):
         with pytest.raises(ConfigError) as caught:
             make()

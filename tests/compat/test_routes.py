@@ -141,7 +141,7 @@ def test_a_pattern_alone(text, lacks):
     ],
 )
 def test_what_is_no_route(text, why):
-    """A mistake is one line that quotes the route."""
+    """A mistake is a single line with the route."""
     with pytest.raises(ConfigError) as caught:
         compile_routes(["rpc good", text])
     line = str(caught.value)
@@ -274,7 +274,7 @@ def test_rpcraw_sends_the_functions_response():
     ],
 )
 def test_rpcraw_framing_follows_the_length(result, status, fields, body):
-    """The length is the declared one, or the real one."""
+    """The length is the declared length, or the real length."""
     returning(result)
     assert split(respond("rpcraw given")) == (f"HTTP/1.1 {status}", fields, body)
 

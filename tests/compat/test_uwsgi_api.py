@@ -1,4 +1,4 @@
-"""`import uwsgi` as an extension: when it is there, and its facts of each process."""
+"""`import uwsgi` as an extension: the time of the module, and the facts of each process."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_module_is_on_if_asked_or_meant(settings, is_on):
 @pytest.mark.parametrize(("slot", "worker_id", "makes"), [(3, 3, 0), (MOLD, 0, 0), (TRIAL, 0, 1)])
 @pytest.mark.parametrize("event", [Life.IMPORTS, Life.FORKED])
 def test_who_it_is(installed, event, slot, worker_id, makes):
-    """A mold and a trial are nobody's worker; a trial, which is another program, has its own memory."""
+    """A mold and a trial are nobody's worker; a trial, another program, has separate memory."""
     plan = Plan(Config(workers=4, uwsgi_module="on", preload=True), "hello:app")
     role = Role(slot, 1, plan, None, (), "the page", supervisor_pid=4242)
     UwsgiModule(plan.config).on_life(event, LifeContext(plan, role))
@@ -73,7 +73,7 @@ def test_other_processes_have_their_memory(installed):
 
 
 def test_a_mule_knows_its_number(installed, monkeypatch):
-    """A mule is no worker, and does no jobs; it knows its number."""
+    """A mule is no worker, does no jobs, and knows the mule's number."""
     plan = Plan(Config(workers=4, uwsgi_mule=["-", "-"]), "hello:app")
     monkeypatch.setattr(post, "_number", 2)
     UwsgiModule(plan.config).on_life(Life.IMPORTS, LifeContext(plan, is_spooler=True))
@@ -83,7 +83,7 @@ def test_a_mule_knows_its_number(installed, monkeypatch):
 
 @pytest.mark.parametrize("is_imported", [True, False])
 def test_counts_are_kept_for_importing_apps(monkeypatch, is_imported):
-    """Requests are counted for an app that has imported the module, and cost another one nothing."""
+    """Requests are counted for an app with the module, and cost nothing without."""
     tally = object()
     monkeypatch.setattr(uwsgi, "is_imported", lambda: is_imported)
     monkeypatch.setattr(uwsgi, "begin_tally", lambda: tally)
@@ -121,7 +121,7 @@ def test_what_workers_share(installed):
     ],
 )
 def test_one_host_is_told_once(caplog, settings, is_told):
-    """The log says once, at the start, that other hosts do not share a cache or jobs; of a site without these it says nothing."""
+    """The log says once, at the start, that further hosts do not share a cache or jobs; not of a site without caches and jobs."""
     caplog.set_level(logging.INFO, "aserve")
     plan = Plan(Config(**settings), None)
     UwsgiModule(plan.config).on_life(Life.STARTS, LifeContext(plan))

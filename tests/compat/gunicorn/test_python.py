@@ -29,7 +29,7 @@ pathlib.Path("seen").write_text(f"{__name__} {sys.argv} {sys.path[0]} {BaseAppli
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The current folder, with a program in it; changes of its run to this process are put back."""
+    """The current folder, with a program; the run's changes to this process are put back."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", sys.argv[:])
     monkeypatch.setattr(sys, "path", sys.path[:])

@@ -1,4 +1,4 @@
-"""A program for gunicorn that begins to serve in its own process."""
+"""A program for gunicorn serves in the program's process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_alone_the_program_reads_the_environment(calls, monkeypatch, tmp_path):
 
 
 def test_by_the_command(calls):
-    """`aserve --workers 2 python std.py`: its flags are there, and what it has read."""
+    """`aserve --workers 2 python std.py`: the program finds the flags, and the read settings."""
     serving.begin({"workers": "2"}, HandedDescriptors(None, 8))
     assert serving.run_program(PROGRAM, {}) == 3
     assert calls == [({"gunicorn_program": PROGRAM, "workers": "2"}, 8)]

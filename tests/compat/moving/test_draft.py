@@ -36,7 +36,7 @@ def test_nearest_finds_a_typing_error(name, near):
 
 
 def test_put_and_add():
-    """The last value of one counts, all of a list; each knows its source."""
+    """The last value of a single setting counts, all of a list; each value knows the source."""
     draft, first, second = Draft("a.ini"), Given("t", 3, "a.ini:1"), Given("t", 4, "a.ini:2")
     draft.take(THREADS, first)
     draft.take(THREADS, second)
@@ -63,7 +63,7 @@ def test_a_wrong_value():
 
 
 def test_rows_without_effect():
-    """What is always so is silent; what has no effect says what to do, once."""
+    """A setting without a difference is silent; a setting without effect has advice, once."""
     draft = Draft("a.ini")
     draft.take(TABLE.find("master"), Given("master", "1", "a.ini:1"))
     for _ in range(2):

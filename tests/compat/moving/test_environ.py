@@ -49,7 +49,7 @@ def environ_of():
     ],
 )
 def test_the_scheme_of_uwsgi(environ_of, fields, scheme, becomes):
-    """The scheme is any peer's word, in a field that uWSGI reads; no other text gets there."""
+    """The scheme is any peer's word, in a field of uWSGI; no further text gets there."""
     found = environ_of({"environ_as": "uwsgi"}, fields, "203.0.113.9", scheme)
     assert found["wsgi.url_scheme"] == becomes and fields.items() <= found.items() and "RAW_URI" not in found
     assert found["REMOTE_ADDR"] == "203.0.113.9"
@@ -76,7 +76,7 @@ def test_what_is_of_uwsgi(environ_of):
     ],
 )
 def test_the_path_of_uwsgi(environ_of, target, path, becomes):
-    """The path is without the target's segments of dots; with routes, which do that, and behind a server with another path, it stays."""
+    """The path is without the target's segments of dots; with routes, and behind a server with another path, the path stays."""
     fields = {"REQUEST_URI": target, "PATH_INFO": path}
     assert environ_of({"environ_as": "uwsgi"}, fields)["PATH_INFO"] == becomes
     assert environ_of({"environ_as": "uwsgi", "route": ["last:"]}, fields)["PATH_INFO"] == path

@@ -47,7 +47,7 @@ def test_what_they_are_here(flag, said):
 
 @pytest.mark.parametrize("flag", ["--xyzzy", "--thread", "-s", "--cheaper-x", "--statsd-x"])
 def test_flags_of_nobody(flag):
-    """Mistyped ones, short ones of uWSGI's, and families."""
+    """Mistyped flags, short flags of uWSGI, and families."""
     assert explain_flag(flag) == ""
 
 
@@ -64,7 +64,7 @@ UNLIKE = {"--access-log", "--http2", "--metrics", "--server-name"}
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_each_of_another_server(server):
-    """Each flag is in one row; it is aserve's, or has a sentence; and a row's own flags are aserve's."""
+    """Each flag is in a single row; the flag is aserve's, or has a sentence; and a row's own flags are aserve's."""
     flags = [flag for row in SERVERS[server] for flag in row.names]
     assert len(flags) == len({*flags})
     for row in SERVERS[server]:

@@ -173,7 +173,7 @@ def test_apps_default_to_application(load, source, app):
     ],
 )
 def test_notes_have_line_and_advice(load, source, note):
-    """Each note has its line, its text, and advice."""
+    """Each note has a line, a text, and advice."""
     assert [str(each)[: len(note)] for each in load(source).notes] == [note]
 
 
@@ -334,7 +334,7 @@ def test_the_variable_alone_is_enough(words, settings, tmp_path, monkeypatch):
 
 
 def test_the_variable_wins(load, tmp_path):
-    """The variable is over the file, which it may name; an unknown setting is told, and an unreadable one is an error."""
+    """The variable wins over the file, and may name the file; an unknown setting is told, and an unreadable setting is an error."""
     assert load("workers = 3; threads = 2", GUNICORN_CMD_ARGS="-w 5").settings["workers"] == 5
     draft, _ = load_gunicorn("", {"GUNICORN_CMD_ARGS": "-c conf.py --no-such"})
     assert draft.settings["workers"] == 3 and draft.name == "conf.py"

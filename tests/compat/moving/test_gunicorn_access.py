@@ -13,7 +13,7 @@ ENVIRON = {
 
 
 class Recorder:
-    """A logger that keeps its calls."""
+    """A logger with a record of the calls."""
 
     def __init__(self):
         self.calls = []
@@ -70,7 +70,7 @@ def test_a_response_reaches_access(kind):
 
 
 def test_errors_of_the_app_have_a_line():
-    """An app that raises has a line, too; its own `close` is called, and a second head is passed on."""
+    """A raising app has a line, too; the app's `close` is called, and a second head is passed on."""
     recorder = Recorder()
 
     def raising(environ, start_response):

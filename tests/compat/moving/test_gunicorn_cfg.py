@@ -10,7 +10,7 @@ from aserve.compat.moving.gunicorn_cfg import Cfg
 
 
 def test_setting_and_reading():
-    """Documented programs look a name up, set it, and hooks read it."""
+    """Documented programs look a name up, set the value, and hooks read the value."""
     cfg = Cfg()
     assert "workers" in cfg.settings and "post_fork" in cfg.settings and "nonsense" not in cfg.settings
     assert (cfg.workers, cfg.timeout, cfg.bind, cfg.preload_app, cfg.umask) == (1, 30, ["127.0.0.1:8000"], False, 0)

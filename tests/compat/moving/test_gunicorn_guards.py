@@ -1,4 +1,4 @@
-"""gunicorn's hooks that guard the app end the start, as aserve does not call them."""
+"""gunicorn's hooks with a guard of the app end the start, as aserve does not call such hooks."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_what_guards_nothing(load, source, count):
     ],
 )
 def test_peers_that_speak_uwsgi(load, source, guard):
-    """gunicorn answers peers of a list, and aserve all: on an address for other machines that is a guard."""
+    """gunicorn answers peers of a list, and aserve all: on an address for further machines the list is a guard."""
     draft = load(f"protocol='uwsgi'\n{source}")
     assert [note.said for note in draft.guards] == ([guard] if guard else [])
 
@@ -96,6 +96,6 @@ def test_peers_that_are_none(load):
 
 
 def test_a_hook_that_is_named(load):
-    """gunicorn takes a function by its name, too: it may do anything."""
+    """gunicorn takes a function by name, too: the function may do anything."""
     draft = load("pre_request = 'hooks.check'")
     assert [note.said for note in draft.guards] == ["pre_request = hooks.check"]

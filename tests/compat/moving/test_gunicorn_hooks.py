@@ -54,7 +54,7 @@ def test_the_server_of_a_process(calls):
 
 
 def test_in_a_worker(calls):
-    """Before the app, with it, and at the end; a process that is no worker has no worker's end."""
+    """Before the app, with the app, and at the end; only a worker has a worker's end."""
     hooks = hooks_of(calls, "post_fork", "post_worker_init", "worker_exit")
     hooks.end_worker()
     hooks.begin_worker(2)
@@ -148,7 +148,7 @@ def test_events_call_hooks_in_time(calls, event, role, called):
 
 @pytest.mark.parametrize("role", [WORKER, None])
 def test_preloaded_apps_are_there_in_post_fork(calls, role):
-    """With a preloaded app, post_fork finds it imported: also in a worker that must import it by itself, and without workers."""
+    """With a preloaded app, post_fork finds the app imported: also in a worker with a separate import, and without workers."""
     extension = GunicornHooks(hooks_of(calls, *NAMES, preload_app=True))
     extension.on_life(Life.IMPORTS, LifeContext(None, role))
     assert calls == []
@@ -211,12 +211,12 @@ def raise_it(*given):
 
 
 def leave(*given):
-    """A hook that would end its process."""
+    """A hook with an end of the process."""
     raise SystemExit(3)
 
 
 def interrupt(*given):
-    """A hook that would end its process as Ctrl-C does."""
+    """A hook with an end of the process, as by Ctrl-C."""
     raise KeyboardInterrupt
 
 
@@ -231,7 +231,7 @@ def handled():
 @pytest.mark.usefixtures("handled")
 @pytest.mark.parametrize("hook", [leave, interrupt])
 def test_one_that_would_end_the_process(hook, caplog):
-    """Such a hook ends no serving process: at an end it is logged, at a reload and at a start it is an error."""
+    """Such a hook ends no serving process: at an end the hook is logged, at a reload and at a start the hook is an error."""
     hooks = Hooks(dict.fromkeys(("on_reload", "post_worker_init", "child_exit", "worker_exit"), hook), Cfg())
     for call in (lambda: hooks.in_supervisor("on_reload"), hooks.app_is_loaded):
         with pytest.raises(LoadError, match="calling gunicorn's hook"):

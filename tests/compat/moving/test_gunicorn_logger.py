@@ -109,7 +109,7 @@ def test_files_are_opened_anew_by_themselves(tmp_path):
 
 
 def test_files_of_a_dictionary(tmp_path, monkeypatch):
-    """The files are opened anew, too; where this user may make no other, lines go on into the old one."""
+    """The files are opened anew, too; where this user may make no new file, lines go on into the old file."""
     path = tmp_path / "d"
     handlers = {"file": {"class": "logging.FileHandler", "filename": str(path)}}
     logger = make(logconfig_dict={"handlers": handlers, "loggers": {ERROR: {"handlers": ["file"], "level": "INFO"}}})

@@ -163,7 +163,7 @@ def test_a_check_stays_on_the_terminal(tmp_path, capfd):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
 @pytest.mark.parametrize("form", ["logconfig_dict", "logconfig_json", "logconfig"])
 def test_files_of_a_user(tmp_path, form):
-    """Files are given to the user as gunicorn does, so that a reload can open them; --check opens none that only a start may."""
+    """Files are given to the user as by gunicorn, and a reload can open the files; --check opens no file reserved for a start."""
     paths = [tmp_path / name for name in ("err.log", "acc.log", "all.log")]
     dictionary = {
         "handlers": {"all": {"class": "logging.FileHandler", "filename": str(paths[2])}},
@@ -181,7 +181,7 @@ def test_files_of_a_user(tmp_path, form):
 
 
 def test_a_name_of_a_class_is_imported(tmp_path, monkeypatch):
-    """A class may be named; a missing or failing one ends the start with its name."""
+    """A class may be named; a missing or failing class ends the start with the name."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shop_logging.py").write_text(
         "from aserve.compat.gunicorn.glogging import Logger\nclass Mine(Logger):\n    pass\n"

@@ -18,7 +18,7 @@ pytestmark = NEEDS_LINUX
 
 
 def read(**settings):
-    """Return the function by which a program with these settings gives them."""
+    """Return the function of a program with these settings."""
     cfg = Cfg()
     for name, value in settings.items():
         cfg.set(name, value)

@@ -25,7 +25,7 @@ def absent(monkeypatch):
 
 
 def test_what_is_there():
-    """The server's name, and the Logger if the file names it, are there; other imports fail as usual."""
+    """The server's name, and a named Logger, are there; all further imports fail as usual."""
     stand_in(b"import gunicorn")
     module = importlib.import_module("gunicorn")
     assert (module.SERVER, module.SERVER_SOFTWARE, module.__version__) == ("gunicorn", "gunicorn/23.0.0", "23.0.0")
@@ -41,7 +41,7 @@ def test_what_is_there():
 
 
 def test_types_for_annotations_are_there():
-    """A file with annotated hooks may import the classes, and derive from them; there are no objects of them."""
+    """A file with annotated hooks may import the classes, and derive new classes; the classes have no objects."""
     stand_in(b"from gunicorn.arbiter import Arbiter")
     found = {name: importlib.import_module(name) for name in TYPES}
     assert [*vars(found["gunicorn.http.message"])][-2:] == ["Request", "__path__"]

@@ -106,7 +106,7 @@ def test_tls_values_are_of_the_ssl_module():
 
 
 def test_fields_with_underscores():
-    """gunicorn passes them on only when told to; its own proxy fields are named here."""
+    """gunicorn passes such fields on only when told to; gunicorn's own proxy fields are named here."""
     assert not taken(take_header_map, "drop").notes and not taken(take_header_map, "refuse").notes
     (note,) = taken(take_header_map, "dangerous").notes
     assert "name them in --underscore-fields" in str(note)

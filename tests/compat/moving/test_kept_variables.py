@@ -116,7 +116,7 @@ def test_defaults_are_values_without_the_variable():
 
 
 def test_other_forms_are_written_only_where_set():
-    """Without the variable the value has another form, or has it twice: it is written with the variable only where set."""
+    """Without the variable the value has another form, or the text twice: the value is written with the variable only where set."""
     load = loader(
         bind=lambda environ: [f":{environ['PORT']}" if "PORT" in environ else "127.0.0.1:80"],
         env=lambda environ: [f"A={environ.get('PORT', 'x')}{environ.get('PORT', 'x')}"],

@@ -67,7 +67,7 @@ def test_a_fifo_that_has_gone(opened, caplog):
 
 
 def test_a_fifo_of_another_program(opened, tmp_path):
-    """The FIFO is not taken from a program that reads it, as from uWSGI beside this server; nor removed at the end."""
+    """The FIFO is not taken from a reading program, such as uWSGI beside this server; nor removed at the end."""
     beside = CommandFifo(str(opened.path), lambda *given: None)
     with pytest.raises(BindError, match="another program takes its commands from there; stop it"):
         beside.answer({}, lambda *given: None, is_upgraded=False)
@@ -80,7 +80,7 @@ def test_a_fifo_of_another_program(opened, tmp_path):
 
 
 def test_what_was_there(tmp_path, caplog):
-    """An earlier FIFO, or a script's file in its place, is replaced; other files are not."""
+    """An earlier FIFO, or a script's file in the same place, is replaced; all further files stay."""
     path = tmp_path / "fifo"
     fifo = CommandFifo(str(path), lambda *given: None)
     for make in (lambda: os.mkfifo(path), lambda: path.write_text("c\n")):

@@ -77,7 +77,7 @@ def test_lists_that_are_joined(load):
 
 
 def test_values_that_give_way(load):
-    """One of aserve's own sources wins, and a line says so; not of an equal one, or a default."""
+    """A source of aserve's own wins, and a line says so; not of an equal value, or a default."""
     draft = load("[uwsgi]\nmodule = a:b\nchmod-socket = 600\nlisten = 7\nstatic-map = /s=/srv\n")
     own = Own({"unix_mode": "660", "backlog": "7", "threads": "5"}, {"ASERVE_STATIC": "/t=/srv"}, {}, "")
     values = merge(draft, own)

@@ -1,4 +1,4 @@
-"""Which settings of other servers are named."""
+"""The named settings of further servers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_flags_are_taken_beside_an_app(folder):
 
 
 def test_whose_file_it_is(tmp_path):
-    """An ini file is uWSGI's by its section, whatever its name, but for a program of Python."""
+    """An ini file is uWSGI's by the section, whatever the name, but for a program of Python."""
     for name in ("uwsgi.conf", "app.py"):
         (tmp_path / name).write_text("[uwsgi]\n")
     assert is_uwsgi_file(str(tmp_path / "uwsgi.conf")) and not is_uwsgi_file(str(tmp_path / "app.py"))
@@ -68,7 +68,7 @@ def test_sections_of_names(text, parts):
 
 
 def test_programs_of_gunicorn_are_no_app(folder):
-    """A file that sets gunicorn up by itself is no module of an app: its settings would be lost in silence."""
+    """A file with a set-up of gunicorn is no module of an app: the settings would be lost in silence."""
     (folder / "std.py").write_text("import os\nfrom gunicorn.app.base import BaseApplication\n")
     with pytest.raises(ConfigError, match=r"^std\.py sets gunicorn up by itself: aserve python std\.py runs it so, "):
         take_flags({"app": "std.py"})

@@ -57,7 +57,7 @@ def test_modes_for_greenlets_use_threads(installed, caplog):
 
 
 def test_other_modules_are_left_alone():
-    """Any other name is found by others, or not at all; an app of aserve's own has none of this."""
+    """Any further name is found by the usual finders, or not at all; an app of aserve's own has no such finder."""
     with pytest.raises(ImportError):
         importlib.import_module(f"{DRIVERS}aiohttp")
     with pytest.raises(ImportError):

@@ -127,7 +127,7 @@ def test_odd_texts_cannot_end_a_comment(tmp_path):
 
 
 def test_what_is_no_such_file(tmp_path, monkeypatch):
-    """A name tells its server; without one, or with two, it is an error."""
+    """A name tells the server; no name, or two names, is an error."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=r"notes: its name says neither uWSGI.*: aserve translate gunicorn -c notes$"):
         run_translate(["translate", "notes"], {})

@@ -36,7 +36,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
 def test_the_same_server(path, folder, capsys):
-    """Each setting and the app are the case's own, or it starts nowhere; only gunicorn's loggers need its file."""
+    """Each setting and the app are the case's own, or the case starts nowhere; only gunicorn's loggers need the file."""
     case = compare.Case(path)
     compare.lay_out(case, folder, PORT)
     words = case.words(PORT)

@@ -39,7 +39,7 @@ def rights_of(tmp_path, monkeypatch):
     ],
 )
 def test_gunicorns_umask_and_user_count(rights_of, source, rights):
-    """gunicorn's umask takes part, and its user owns them; without umask all may connect, as with aserve."""
+    """gunicorn's umask takes part, and gunicorn's user owns the sockets; without umask all may connect, as with aserve."""
     assert rights_of("g.py", source) == rights
 
 

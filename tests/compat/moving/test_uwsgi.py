@@ -161,7 +161,7 @@ def test_apps_default_to_application(load, lines, app):
 
 
 def test_a_module_and_a_file(load, tmp_path, monkeypatch):
-    """uWSGI tries one after the other; here the file is served if present, and a note says which."""
+    """uWSGI tries both in turn; here the file is served if present, and a note names the choice."""
     monkeypatch.chdir(tmp_path)
     draft = load("wsgi-file = a.wsgi; module = shop; chdir = site")
     assert draft.app == "shop:application" and "of module and wsgi-file it is this one" in draft.notes[0].text
@@ -172,7 +172,7 @@ def test_a_module_and_a_file(load, tmp_path, monkeypatch):
 
 
 def test_mounts_have_their_paths(load):
-    """Each app is below its path; the root's is the app, if there is no other."""
+    """Each app is below a path; the root's app is the app, if no further app is named."""
     draft = load("mount = /x=a:app; mount = y/=b.py; mount = /=c; callable = made()")
     assert draft.settings["mount"] == ["/x=a:app", "/y=b.py:made()"] and draft.app == "c:made()" and not draft.notes
     draft = load("module = a; mount = /=b")
@@ -259,7 +259,7 @@ def test_other_cheaper_options_have_a_line(load):
     ],
 )
 def test_notes_have_line_and_advice(load, lines, note):
-    """Each note has its line, its text, and advice."""
+    """Each note has a line, a text, and advice."""
     assert [str(each)[: len(note)] for each in load(lines).notes] == [note]
 
 
@@ -326,7 +326,7 @@ def test_files_that_include_one_another(load, tmp_path):
 
 
 def test_variables_come_before_the_file(load):
-    """Variables come before the file, which wins; and without a file they are all."""
+    """Variables come before the file, and the file wins; without a file, variables are all."""
     draft = load("threads = 5", UWSGI_THREADS="9", UWSGI_PROCESSES="2")
     assert (draft.settings["threads"], draft.settings["workers"]) == (5, 2)
     draft = load_uwsgi("", {"UWSGI_THREADS": "9"})

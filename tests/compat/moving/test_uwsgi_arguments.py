@@ -53,7 +53,7 @@ def test_all_mistakes_at_once():
 
 
 def test_sources_in_their_order(tmp_path, monkeypatch):
-    """Variables first, then the words; a file named by an option counts in its place, one without an option last."""
+    """Variables first, then the words; a file named by an option counts in the option's place, a file without an option last."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.ini").write_text("[uwsgi]\nthreads = 7\nmodule = app\n[x]\nthreads = 6\n")
     (tmp_path / "b.yaml.ini").write_text("[uwsgi]\nlisten = 9\n")

@@ -61,7 +61,7 @@ def test_none_in_a_check():
     ],
 )
 def test_with_a_supervisor(event, which, moments):
-    """Before the app in the process that imports new code first; in each worker; in the first one."""
+    """Before the app in the first process with new code; in each worker; in the first worker."""
     assert due(event, which) == moments
 
 

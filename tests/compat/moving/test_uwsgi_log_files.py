@@ -59,7 +59,7 @@ def test_as_with_uwsgi(open_log, lines, before, mode):
 
 
 def test_a_mode_that_cannot_be_set(open_log, monkeypatch, caplog):
-    """The file may be another user's: lines are written, as with uWSGI, and the log tells that others may read them."""
+    """The file may be another user's: lines are written, as with uWSGI, and the log tells of the readers."""
 
     def refuse(*given):
         raise PermissionError(1, "Operation not permitted")

@@ -59,12 +59,12 @@ def resolved(lines, environ=ENVIRON):
     ],
 )
 def test_placeholders_are_filled_or_stay(lines, last):
-    """Placeholders are of options and of the environment; unknown ones stay, as log-format has its own."""
+    """Placeholders are of options and of the environment; unknown placeholders stay, as log-format has some, too."""
     assert f"x = {last}" in resolved(lines)
 
 
 def test_a_value_from_a_file(tmp_path):
-    """@(file), without the newline at its end; an unreadable one is an error."""
+    """@(file), without the last newline; an unreadable file is an error."""
     (tmp_path / "v").write_text("1.2\n")
     assert resolved(f"x = v@({tmp_path}/v)") == ["x = v1.2"]
     with pytest.raises(ConfigError, match=r"a\.ini:1: x = \.\.\.: cannot read /no/such: No such file"):
@@ -126,7 +126,7 @@ def test_the_value_of_a_condition():
 
 
 def test_one_in_another():
-    """uWSGI refuses nesting, and here it works as expected; the value of a name is the first that counts."""
+    """uWSGI refuses nesting, and here nesting works as expected; the value of a name is the first counting value."""
     assert resolved("if-env = HOME\nif-env = NOPE\na = 1\nendif\nb = 2\nendif\nc = 3") == ["b = 2", "c = 3"]
     lines = "if-env = NOPE\nbase = /a\nendif\nif-not-env = NOPE\nbase = /b\nendif\nx = %(base)"
     assert resolved(lines) == ["base = /b", "x = /b"]
@@ -160,7 +160,7 @@ def test_variables_of_uwsgi_are_options():
 
 
 def test_includes_take_their_place(tmp_path, monkeypatch):
-    """An included file takes its place; the same file by its section, another with its own letters."""
+    """An included file stands in the option's place; the same file by the section, another file with separate letters."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.ini").write_text("[uwsgi]\nini = :b\nx = %n\nini =\ninclude = $(WHERE)/c.inc\n[b]\ny = %n\n")
     (tmp_path / "c.inc").write_text("[uwsgi]\nz = %n\nxml = d.xml\n")
@@ -261,7 +261,7 @@ def test_results_equal_those_of_uwsgi(tmp_path, monkeypatch, name):
 
 
 def test_the_output_of_a_command():
-    """The output is a value, or a part of one; without the newline at its end."""
+    """The output is a value, or a part of a value; without the last newline."""
     assert resolved("env = A=@(exec://echo two)\nx = a@(exec://exit 3)b") == ["env = A=two", "x = ab"]
 
 

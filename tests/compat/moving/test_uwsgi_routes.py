@@ -135,7 +135,7 @@ def test_what_cannot_be_obeyed(load, lines, obeyed):
 
 
 def test_a_route_of_legions_names_the_way(load):
-    """A condition that asks whether this host leads is refused, and the error says who chooses instead."""
+    """A condition on a leading host is refused, and the error names the choosing part."""
     with pytest.raises(
         ConfigError, match="there are no legions here: let the balancer choose the host; have the front"
     ):
@@ -153,7 +153,7 @@ def test_each_guard_is_named(load):
 @pytest.mark.parametrize("action", sorted(HARMLESS))
 @pytest.mark.parametrize("key", ["route = ^/(x)", "route-user-agent = .*probe.*", "response-route = ^/x"])
 def test_what_guards_nothing(load, key, action):
-    """Such a route is a note with its reason, and all other routes are obeyed."""
+    """Such a route is a note with a reason, and all further routes are obeyed."""
     draft = load(f"{key} {action}:s3cret\nroute = ^/ basicauth:R,u:p")
     Origin(draft).check_guards("refuse")
     assert draft.settings["route"] == ["^/ basicauth:R,u:p"]

@@ -49,7 +49,7 @@ def test_the_pages_show_the_table(name):
 
 
 def test_rows_have_each_name_once():
-    """A name is in one row; each row tells its outcome; ours are ours."""
+    """A name is in a single row; each row tells the outcome; our names are ours."""
     names = collections.Counter(name for row in ROWS for name in row.names)
     assert [name for name, count in names.items() if count > 1] == []
     for row in ROWS:

@@ -299,7 +299,7 @@ def test_headers_become_fields_of_each_response():
 
 
 def test_the_name_of_the_server():
-    """The name has its own setting; a text that is no field is told as such."""
+    """The name has a separate setting; a text unfit for a field is told as such."""
     draft = Draft("a.ini")
     take_header(draft, given("Server: nginx", "add-header"))
     take_header(draft, given("nosniff", "add-header"))

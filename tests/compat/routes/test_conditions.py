@@ -36,7 +36,7 @@ def test_conditions_hold_for_their_variables(text, holds):
 
 @pytest.mark.parametrize("kind", sorted(SUBJECTS))
 def test_patterns_of_variables(kind):
-    """Each pattern is for one variable, octet by octet, and its groups are for the action."""
+    """Each pattern is for a single variable, octet by octet, and the groups are for the action."""
     condition, pattern = compile_condition(f"{kind}:^(\xfc)$")
     match = condition({SUBJECTS[kind]: "\xc3\xbc"})
     assert match[1] == "\xc3\xbc" and pattern.groups == 1 and condition({"PATH_INFO": "\xc3\xbc"}) is None

@@ -73,7 +73,7 @@ def test_changes_go_around_the_end():
 
 
 def test_locks_are_one_for_each_area(other):
-    """Each area has one lock, which is no app lock; another process waits for it."""
+    """Each area has a separate lock, no app lock; another process waits for the lock."""
     AREAS["sharedarea_rlock"](0)
     AREAS["sharedarea_wlock"](1)
     assert not any(memory.shared().locks.is_locked(number) for number in range(256))

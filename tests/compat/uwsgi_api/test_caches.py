@@ -197,7 +197,7 @@ def test_as_a_dict(open_memory):
 
 @pytest.mark.parametrize("change", first_on_pypy(cutting.CHANGES))
 def test_cut_off_anywhere(change):
-    """A process that dies amid a change leaves a whole cache: the others' values, and its own as before, as after, or not at all."""
+    """A process dead amid a change leaves a whole cache: all further values, and the changed value as before, as after, or not at all."""
     done = subprocess.run(
         [sys.executable, "-I", cutting.__file__, change], capture_output=True, text=True, timeout=100, check=False
     )
@@ -206,7 +206,7 @@ def test_cut_off_anywhere(change):
 
 @pytest.mark.parametrize("outer", first_on_pypy(nesting.OUTER))
 def test_used_in_the_midst_of_its_use(outer):
-    """A finalizer or a handler of a signal comes at any line: it reads present values, its changes are done, and nothing waits."""
+    """A finalizer or a handler of a signal comes at any line: the call reads present values, changes are done, and nothing waits."""
     done = subprocess.run(
         [sys.executable, nesting.__file__, outer], capture_output=True, text=True, timeout=100, check=False,
         env={**os.environ, "PYTHONPATH": str(Path(nesting.__file__).parents[1])},
@@ -215,7 +215,7 @@ def test_used_in_the_midst_of_its_use(outer):
 
 
 def test_used_under_the_lock(cache, clock):
-    """Reads see the present; changes are told as they will be, and done behind it, in order."""
+    """Reads see the present; changes are told in their later form, and done behind the lock, in order."""
     fill(cache, 2)
     cache.change(b"n", lambda n: n + 1)
     cache.set(b"old", b"", 1)

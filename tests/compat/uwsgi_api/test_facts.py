@@ -58,7 +58,7 @@ def test_the_keys_are_uwsgis():
 
 
 def test_the_workers_are_one_for_each_slot(become):
-    """One for each slot, the newest; a mold is none. One without counts has the requests of a second ago."""
+    """A worker for each slot, the newest; a mold is no worker. A worker without counts has the requests of a second ago."""
     pages = new_pages((2, 2, 12, 0), (2, 1, 15, 1), (1, 1, 11, 0), (1, 3, 13, 3), (MOLD, 1, 14, 0), (3, 1, 0, 0))
     become(Process(1, 4242, 2, pages=pages))
     found = [
@@ -70,7 +70,7 @@ def test_the_workers_are_one_for_each_slot(become):
 
 
 def test_counts_of_workers_are_told(become):
-    """A counting worker tells its counts; earlier ones' are in the sums."""
+    """A counting worker tells the counts; counts of earlier workers are in the sums."""
     pages = new_pages((1, 4, os.getpid(), 0))
     become(Process(1, 4242, 1, pages=pages, page_number=1))
     tallies = memory.shared().tallies

@@ -49,7 +49,7 @@ def test_numbers_have_uwsgis_defaults():
 
 @pytest.mark.parametrize("count", [functions.cache_inc, functions.cache_dec, functions.cache_mul, functions.cache_div])
 def test_amounts_have_64_bits(count):
-    """Amounts are whole and have 64 bits, as in C; a wrong one is refused before all processes wait for it."""
+    """Amounts are whole and have 64 bits, as in C; a wrong amount is refused before all processes wait."""
     functions.cache_inc("n", 5)
     for amount in ("1", 1.5, None):
         with pytest.raises(TypeError):

@@ -31,7 +31,7 @@ def test_targets_name_workers(target, meant):
 
 
 def test_targets_of_mules():
-    """With mules, their signals run in them: in any, in each, or in the named one; a number beyond them is any worker's."""
+    """With mules, their signals run in mules: in any, in each, or in the named mule; a number beyond the mules is any worker's."""
     assert (parse_target("mule", 2), parse_target("mule0", 2), parse_target("mules", 2)) == (
         ANY_MULE,
         ANY_MULE,
@@ -50,7 +50,7 @@ def test_no_such_target(target):
 
 
 def test_names_are_the_same_on_all_hosts():
-    """A function is known by its name, however its signal is numbered; two of one name and schedule are two."""
+    """A function is known by name, whatever the signal's number; two of the same name and schedule are two."""
     handlers = {
         number: Handler(function, ANY) for number, function in ((5, len), (7, len), (8, len), (9, print), (3, len))
     }

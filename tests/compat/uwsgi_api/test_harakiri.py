@@ -1,4 +1,4 @@
-"""The app's own time limits: the process ends at one's end, in the way that costs other requests nothing."""
+"""The app's own time limits: the process ends at the limit, at no cost to further requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes that do jobs, and those that are mules: what they read, and what they leave alone."""
+"""Processes of jobs and mules: their reading, and the files left alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aserve.features import Config
 
 
 def test_a_spooler_reads_no_certificates(served, monkeypatch):
-    """Nor does it look for programs: a key that is renewed just then, or that only root may read, keeps no job from being done."""
+    """Nor does a spooler look for programs: a key under renewal, or readable to root alone, keeps no job from being done."""
     begun = []
     monkeypatch.setenv(SPOOLER_VARIABLE, "jobs")
     monkeypatch.setenv(PAGE_VARIABLE, "")

@@ -1,4 +1,4 @@
-"""Locks among processes: one has it, and a dying process lets it go."""
+"""Locks among processes: a single process has a lock, and a dying process lets the lock go."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_no_number_changes_nothing(memory, number):
 
 
 def test_another_thread_waits(memory):
-    """Two threads of a process never have it at once; any of them may let it go."""
+    """Two threads of a process never have the lock at once; any thread may let the lock go."""
     memory.locks.lock(0)
     order = []
     thread = threading.Thread(target=lambda: (memory.locks.lock(0), order.append("second")))
@@ -48,7 +48,7 @@ def test_another_thread_waits(memory):
 
 
 def test_another_process_has_it(memory, other):
-    """An asking process sees the lock, and a waiting one gets it afterwards."""
+    """An asking process sees the lock, and a waiting process gets the lock afterwards."""
     process = other(memory, LOCKED)
     assert process.hear() == "locked"
     assert memory.locks.is_locked(3)
@@ -145,7 +145,7 @@ def test_what_waits_for_the_end_of_a_call(memory):
 
 
 def test_signals_that_run(memory, other):
-    """One process runs a signal; another cannot until its end, or its death."""
+    """A single process runs a signal; another cannot until the run's end, or the process's death."""
     process = other(memory, "tell(memory.locks.begin(5))\nwait()\nmemory.locks.end(5)\ntell('ended')\nwait()\n")
     assert process.hear() == "True"
     assert not memory.locks.begin(5) and memory.locks.begin(6)

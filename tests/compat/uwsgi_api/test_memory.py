@@ -23,7 +23,7 @@ def nothing_shared(monkeypatch):
 
 
 def test_memory_is_found_again_by_descriptor(open_memory):
-    """Found by its descriptor, with all its values, as by new code of an upgrade."""
+    """The memory is found by descriptor, with all values, as by new code of an upgrade."""
     before = open_memory("items=10", "items=5,name=b")
     before.caches["b"].set(b"k", b"v")
     after = open_memory("items=10", "items=5,name=b", fd=before.fd)

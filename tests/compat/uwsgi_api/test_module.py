@@ -252,7 +252,7 @@ def test_extras_are_there_with_their_settings(monkeypatch, open_memory):
 
 
 def test_the_layer_serves_importing_apps_alone(uwsgi):
-    """An app that has imported it can ask about its request; another one is left unchanged."""
+    """An app with the module can ask about the request; an app without is left unchanged."""
     found = []
 
     def app(environ, start_response):

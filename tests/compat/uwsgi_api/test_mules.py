@@ -35,7 +35,7 @@ def test_without_proc_mules_are_refused(monkeypatch):
 
 
 def test_the_queues_are_made_before_workers(monkeypatch):
-    """Queues are made before the first worker; a trial of new code has its own; other processes inherit them."""
+    """Queues are made before the first worker; a trial of new code has separate queues; all further processes inherit the queues."""
     made = []
     monkeypatch.setattr(post.Post, "open", lambda *what: made.append(what))
     monkeypatch.setattr(post, "_post", None)

@@ -1,4 +1,4 @@
-"""The functions about a request: they find it from within the app, and keep nothing of it."""
+"""The functions about a request: each finds the request from within the app, and keeps nothing."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_no_such_minute(fields):
 
 
 def test_each_minute_is_looked_at_once():
-    """Each minute is looked at once; the last named one counts, of some minutes that nobody could look at."""
+    """Each minute is looked at once; of some missed minutes the last named minute counts."""
     cron, begin = Cron(-2, -1, -1, -1, -1), 2_000_000 * 60
     assert cron.first(begin) == 2_000_000
     assert cron.next(2_000_000, begin) is None and cron.next(2_000_000, begin + 60) is None

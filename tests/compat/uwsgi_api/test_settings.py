@@ -45,7 +45,7 @@ def test_several_caches_are_lines_or_a_list():
 
 
 def test_without_the_module():
-    """An app that cannot import uwsgi has no use for it."""
+    """An app without uwsgi has no use for a cache."""
     with pytest.raises(ConfigError, match="which --uwsgi-module off prevents"):
         Config(uwsgi_cache=["items=1"], uwsgi_module="off")
 

@@ -1,4 +1,4 @@
-"""A cache shared by hosts: one host's values are all hosts'; without a server it is empty, and nothing raises."""
+"""A cache shared by hosts: each host's values are all hosts'; without a server the cache is empty, and nothing raises."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def new(store_server):
 
 
 def test_shared_values_reach_all_hosts(new, store_server):
-    """One host's value is another's; other caches and their values are not touched."""
+    """A host's value is another's; further caches and their values are not touched."""
     one, two, other = new(), new(), new("items=1,name=other")
     store_server.ask("SET", "shop:cache:defaultx:k", "theirs")
     assert one.set(b"k", b"\x00\xff") and other.set(b"k", b"other")

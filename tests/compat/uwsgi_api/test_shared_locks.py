@@ -1,4 +1,4 @@
-"""uwsgi.lock of all hosts: one thread of all has it, and a loser is told."""
+"""uwsgi.lock of all hosts: a single thread of all has the lock, and a loser is told."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def new(store_server):
 
 
 def test_one_has_it(new):
-    """All hosts see it; only the owner can let it go."""
+    """All hosts see the lock; only the owner can let the lock go."""
     one, two = new(), new()
     one.lock(7)
     assert one.is_locked(7) and two.is_locked(7) and not two.is_locked(8)
@@ -123,7 +123,7 @@ def test_interrupted_when_it_is_taken(new):
 
 
 def test_unlocked_twice_it_is_the_third_threads(new):
-    """Two threads unlock it at once, and a third one takes it in between: it is the third one's, and no lock for ever."""
+    """Two threads unlock at once, and a third thread locks in between: the lock is the third thread's, and no lock for ever."""
     one = new()
     one.lock(1)
     leases = one._leases

@@ -56,7 +56,7 @@ def test_each_raised_signal_is_run_once(new):
 
 
 def test_raised_under_the_lock(new, memory):
-    """A finalizer there raises a signal, and registers one, without a wait for its own thread."""
+    """A finalizer there raises a signal, and registers a signal, without a wait for the same thread."""
     one = new(1)
 
     def interrupted():
@@ -157,7 +157,7 @@ def test_ticks_that_are_one(new, clock):
 
 
 def test_at_the_end(new):
-    """An ending process takes nothing more: Python waits for each run that it finds."""
+    """An ending process takes nothing more: Python waits for each found run."""
     one, two = new(1), new(2)
     one.send(5)
     one.end()
@@ -167,7 +167,7 @@ def test_at_the_end(new):
 
 
 def test_the_end_waits_for_what_is_taken(new, monkeypatch):
-    """A clock's thread that dies with Python would lose its taken, not yet begun runs."""
+    """A clock's thread, dead with Python, would lose taken, not yet begun runs."""
     signals = new()
     signals.send(5)
     is_taken, may_begin, begin = threading.Event(), threading.Event(), signals._begin_run
@@ -215,7 +215,7 @@ def test_a_draining_worker_takes_nothing(new, clock):
 
 
 def test_other_code_has_its_own_schedule(new, clock):
-    """New code's schedule counts from its start on; old code leaves it to the new, unless nobody looks."""
+    """New code's schedule counts from the start on; old code leaves the schedule to new code, unless nobody looks."""
     old = new(1, schedule=Every(1000.0))
     young = new(2, schedule=Every(10.0))
     clock.now += 10
@@ -306,7 +306,7 @@ def test_a_function_that_hangs(new, caplog, monkeypatch):
 
 
 def test_another_process_runs_it(new, memory, other):
-    """Due runs wait for its end; at its death, they come at once."""
+    """Due runs wait for the process's end; at the process's death, due runs come at once."""
     process = other(memory, "tell(memory.locks.begin(5))\nwait()\n")
     assert process.hear() == "True"
     signals = new()
@@ -339,7 +339,7 @@ def test_no_thread_leaves_runs_to_others(new, monkeypatch, target):
 
 
 def test_before_it_serves(memory, clock):
-    """A mold takes nothing, and its registrations are its workers'."""
+    """A mold takes nothing, and a mold's registrations are the workers'."""
     signals, noted = UwsgiSignals(lambda: memory), []
     signals.register(5, "", noted.append)
     signals.send(5)

@@ -1,4 +1,4 @@
-"""Timers and cron of all hosts: each has its own memory, and one of all does each due run."""
+"""Timers and cron of all hosts: each host has separate memory, and a single host does each due run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def new(open_memory, clock, store_server):
 
 
 def look(*workers):
-    """Have them look, in turn, each until its begun runs have ended; return the last one's result."""
+    """Have the hosts look, in turn, each until the begun runs have ended; return the last host's result."""
     for signals in workers:
         seconds = signals.look()
         wait_for_runs()
@@ -92,7 +92,7 @@ def test_for_one_worker(new, clock):
 
 
 def test_while_it_runs(new, clock, caplog, monkeypatch):
-    """No host begins it once more; waiting ticks are one; a hanging one is told."""
+    """No host begins the run once more; waiting ticks are a single tick; a hanging run is told."""
     waits, goes_on = threading.Event(), threading.Event()
 
     def wait(number):
@@ -117,7 +117,7 @@ def test_while_it_runs(new, clock, caplog, monkeypatch):
 
 
 def test_a_signal_that_runs(new, clock, monkeypatch):
-    """Where a request has raised it and it runs, the tick waits on that host."""
+    """Where a request's signal runs, the tick waits on the same host."""
     waits, goes_on = threading.Event(), threading.Event()
 
     def wait(number):

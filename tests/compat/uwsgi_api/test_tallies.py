@@ -1,4 +1,4 @@
-"""The counts of workers: each has its own, and ended ones' are not lost."""
+"""The counts of workers: each worker has separate counts, and counts of ended workers are not lost."""
 
 from __future__ import annotations
 

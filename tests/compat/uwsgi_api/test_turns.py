@@ -33,7 +33,7 @@ def new(store_server):
 
 
 def run(turns, schedule, now):
-    """Take a turn, and end it at once; return whether there was one."""
+    """Take a turn, and end the turn at once; return whether there was a turn."""
     lease = turns.take("f", schedule, now)
     return lease is not None and turns.leases.let_go(lease)
 
@@ -59,7 +59,7 @@ def test_each_has_its_own(new):
 
 
 def test_not_twice_at_a_time(new):
-    """While it runs on one host, the next tick waits; waiting ticks are one."""
+    """While a tick runs on a host, the next tick waits; waiting ticks are a single tick."""
     one, two = new(NOW, Ticks(60)), new(NOW, Ticks(60))
     lease = one.take("f", Ticks(60), NOW + 60)
     assert two.take("f", Ticks(60), NOW + 60) is None
@@ -69,7 +69,7 @@ def test_not_twice_at_a_time(new):
 
 
 def test_a_host_that_is_gone(new, store_server):
-    """Its run is cut off, and others run the next; here it is not heard of any more."""
+    """The gone host's run is cut off, and further hosts run the next; here the gone host is not heard of any more."""
     one, two = new(NOW, Ticks(60)), new(NOW, Ticks(60))
     lease = one.take("f", Ticks(60), NOW + 60)
     one.leases._held.clear()
@@ -110,7 +110,7 @@ def test_nobody_answers_and_the_tick_stays(new, store_server):
 
 
 def test_what_was_there_is_forgotten(new, store_server):
-    """A server that comes back empty makes nobody run a settled tick, nor leave out a due one."""
+    """A server back without data makes nobody run a settled tick, nor leave out a due tick."""
     one, two = new(NOW, Ticks(60)), new(NOW, Ticks(60))
     assert run(one, Ticks(60), NOW + 60) and not run(two, Ticks(60), NOW + 60)
     store_server.ask("FLUSHALL")
@@ -119,7 +119,7 @@ def test_what_was_there_is_forgotten(new, store_server):
 
 
 def test_a_clock_that_was_wrong(new):
-    """A tick of the far future stops nobody: neither others, nor a later beginner, nor its taker, whose clock is set back."""
+    """A tick of the far future stops nobody: neither further hosts, nor a later beginner, nor the taker with a clock set back."""
     one, two = new(NOW, Ticks(60)), new(NOW, Ticks(60))
     assert run(one, Ticks(60), NOW + 2 * AHEAD_SECONDS)
     late = new(NOW + 1, Ticks(60))

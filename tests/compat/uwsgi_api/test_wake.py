@@ -1,4 +1,4 @@
-"""What wakes a thread: once set, one wait ends at once."""
+"""The waking of a thread: once set, a single wait ends at once."""
 
 from __future__ import annotations
 

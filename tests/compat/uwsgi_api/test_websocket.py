@@ -76,7 +76,7 @@ def test_a_frame_in_pieces_is_read(pair):
 
 
 def test_a_frame_within_a_frame(pair):
-    """A signal handler or finalizer that interrupts a frame sends its own behind it, and waits for nothing."""
+    """A signal handler or finalizer amid a frame sends a frame behind the first, and waits for nothing."""
     websocket, client = pair
 
     class Interrupted:

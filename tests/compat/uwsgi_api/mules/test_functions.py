@@ -48,7 +48,7 @@ def test_in_a_worker(post):
 
 
 def test_in_a_mule(post):
-    """A mule receives its own messages, those for any, and its farms', unless it wants none of these."""
+    """A mule receives the mule's own messages, messages for any mule, and the farms', unless not wanted."""
     become(Process(0, mule_id=2))
     assert mule_id() == 2 and in_farm() is in_farm("f") is True and in_farm("g") is None
     farm_msg(b"f", b"one")

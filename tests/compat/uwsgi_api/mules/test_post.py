@@ -39,7 +39,7 @@ def test_a_short_buffer(post):
 
 
 def test_a_full_queue_takes_no_more(post, caplog):
-    """A full queue takes no more, with one line in the log; nothing of it is lost."""
+    """A full queue takes no more, with a single line in the log; no message is lost."""
     sent = 0
     while post.send("1", b"%07d" % sent + b"x" * 4000):
         sent += 1
@@ -89,7 +89,7 @@ def test_an_upgrade_finds_the_queues(post):
 
 
 def test_inherited_queues_stay_in_the_mule(post):
-    """The process of a mule has all queues, by its variable; its own programs do not inherit them."""
+    """The process of a mule has all queues, by a variable; the mule's programs do not inherit the queues."""
     for fd in post.fds:
         os.set_inheritable(fd, True)
     reading, writing = os.pipe()

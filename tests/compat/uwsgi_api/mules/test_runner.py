@@ -41,7 +41,7 @@ def end():
 
 
 def test_messages_go_to_the_apps_function(run, post, caplog):
-    """Each message goes to the app's function; a failure is logged, and the next one comes. The end waits for the running one."""
+    """Each message goes to the app's function; a failure is logged, and the next message comes. The end waits for the running call."""
     found = []
 
     def hook(message):
@@ -116,7 +116,7 @@ def test_a_signal_just_before_a_wait(run, post):
 
 
 def test_a_file_is_run_as_a_script(run, tmp_path, caplog):
-    """The file is run as a script; its end is the end of the process, which the supervisor makes good."""
+    """The file is run as a script; the script's end ends the process, and the supervisor starts another."""
     file = tmp_path / "mule.py"
     file.write_text("assert __name__ == '__main__'\nopen('done', 'w').close()\n")
     folder = os.getcwd()
@@ -129,7 +129,7 @@ def test_a_file_is_run_as_a_script(run, tmp_path, caplog):
 
 
 def test_a_function_is_called(run):
-    """The function is imported, and called; SIGTERM ends it in its place, if it has asked for no message."""
+    """The function is imported, and called; SIGTERM ends a function without a wish for messages in the midst."""
     assert run(f"{__name__}:end") == 0
 
 

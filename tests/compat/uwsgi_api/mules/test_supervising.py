@@ -19,7 +19,7 @@ def test_no_mules_mean_no_program(open_post):
 
 
 def test_each_has_its_number(post, memory, monkeypatch):
-    """By its variable; a mule inherits the memory and all queues, and may run as long as it likes."""
+    """By a variable; a mule inherits the memory and all queues, and may run without a limit."""
     monkeypatch.setattr(memory_module, "_memory", memory)
     one, two = Mules(["python", "-m", "aserve"]).programs(Config())
     assert [program.name for program in (one, two)] == ["mule", "mule-2"] and one.words == ("python", "-m", "aserve")

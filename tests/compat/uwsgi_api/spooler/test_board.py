@@ -9,7 +9,7 @@ from aserve.core.memory_file import map_memory_file, open_memory_file
 
 
 def test_a_job_is_named_and_counted():
-    """A job is named while it is done, and counted when it ends; both sides see it."""
+    """A job is named while running, and counted at the end; both sides see the job."""
     memory = memoryview(bytearray(PAGE_BYTES))
     ours, theirs = Page(memory), Page(memory)
     assert theirs.job() is None

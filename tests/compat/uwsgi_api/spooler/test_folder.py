@@ -79,7 +79,7 @@ def test_what_cannot_be_written(folder, monkeypatch):
 
 
 def test_it_is_synced(folder, monkeypatch):
-    """The file before its name, then the folder; before them the place of a new folder."""
+    """The file before the name, then the folder; before both the place of a new folder."""
     steps = []
     rename, fsync = os.rename, os.fsync
     monkeypatch.setattr(os, "fsync", lambda fd: (steps.append(os.path.isdir(f"/proc/self/fd/{fd}")), fsync(fd)))
@@ -104,7 +104,7 @@ def test_one_at_a_time(folder):
 
 
 def test_one_that_was_done_meanwhile(folder, monkeypatch):
-    """A process that opens a removed job does not do it once more."""
+    """A process with a removed job open does not do the job once more."""
     path = write_job(folder, {})
     flock = module.fcntl.flock
     monkeypatch.setattr(module.fcntl, "flock", lambda *args: (flock(*args), os.unlink(path)))
@@ -112,7 +112,7 @@ def test_one_that_was_done_meanwhile(folder, monkeypatch):
 
 
 def test_time_makes_a_job_due(folder):
-    """A job is not due before its time, whoever has listed it; put off, it is as new."""
+    """A job is not due before the time, whoever has listed the job; put off, the job is as new."""
     path = write_job(folder, {}, at=5000)
     assert take_job(path, 4999) is None
     job = take_job(path, 5000)
@@ -200,7 +200,7 @@ def test_waking_tells_of_a_new_job(folder):
 
 @pytest.mark.parametrize("kind", ["file", "link to a file", "link to nothing", "socket"])
 def test_waking_where_something_else_stands(folder, tmp_path, kind):
-    """A file can be read at any time, and would wake all the time: it is replaced, and nothing is written to it."""
+    """A file can be read at any time, and would wake all the time: the file is replaced, and nothing is written to the file."""
     os.mkdir(folder)
     place = pathlib.Path(folder, ".wake")
     if kind == "file":
@@ -232,7 +232,7 @@ def test_waking_writes_to_no_file(folder):
 
 
 def test_waking_where_two_replace(folder, monkeypatch):
-    """The second finds the first one's, and leaves it there."""
+    """The second process finds the first process's FIFO, and leaves the FIFO there."""
     os.mkdir(folder)
     place = pathlib.Path(folder, ".wake")
     place.touch()
@@ -252,7 +252,7 @@ def test_waking_where_two_replace(folder, monkeypatch):
 
 
 def test_the_last_leaves_no_fifo(folder):
-    """The last to end removes it, and nothing else; the next one makes it anew."""
+    """The last ending process removes the FIFO, and nothing else; the next process makes a new FIFO."""
     first, second = JobFolder(folder), JobFolder(folder)
     place = pathlib.Path(folder, ".wake")
     first.close()

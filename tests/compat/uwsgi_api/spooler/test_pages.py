@@ -1,4 +1,4 @@
-"""Counts of jobs, by pages that outlive processes; tests/e2e/test_spooler.py has real ones."""
+"""Counts of jobs, by pages beyond the life of processes; tests/e2e/test_spooler.py has real processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs shared by hosts: one host does each, and a gone host leaves its job to another."""
+"""Jobs shared by hosts: a single host does each job, and a gone host leaves the job to another."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.long_on_pypy
 
 @pytest.fixture
 def new(store_server, monkeypatch):
-    """Make one host's queue: new() -> Queue; no thread renews its leases."""
+    """Make a host's queue: new() -> Queue; no thread renews the leases."""
     monkeypatch.setattr(Leases, "_run", lambda self: None)
     stores = []
 
@@ -78,7 +78,7 @@ def test_a_later_job_is_known_with_its_time(new, store_server):
 
 
 def test_one_does_it(new):
-    """The host removes it; nobody else has it meanwhile."""
+    """The host removes the job; no further host has the job meanwhile."""
     one, two = new(), new()
     path = one.put({b"n": b"1"}, b"body")
     job = one.take(path, time.time())
@@ -104,7 +104,7 @@ def test_a_running_job_is_renewed(new, store_server):
 
 
 def test_a_host_that_is_gone(new, store_server, caplog):
-    """Another host does its job; the first one, if merely slow, does not remove it from under the other."""
+    """Another host does the job; the first host, if merely slow, does not remove the job from under the second."""
     one, two = new(), new()
     path = one.put({})
     first = one.take(path, time.time())
@@ -130,7 +130,7 @@ def test_renewed_when_it_is_done(new, caplog):
 
 
 def test_a_job_put_off_waits_longer_each_time(new, store_server):
-    """First for a second, but not sooner than another may take it; then as long as it has been due."""
+    """First for a second, but not sooner than another may take the job; then as long as the job has been due."""
     queue = new()
     path = queue.put({})
     job = queue.take(path, time.time())

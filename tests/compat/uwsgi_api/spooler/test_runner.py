@@ -66,7 +66,7 @@ def run(tmp_path, caplog):
 
 
 def test_jobs_are_done_once_in_order(run):
-    """Each job is done once, in order, with its values; then it is gone."""
+    """Each job is done once, in order, with the values; then the job is gone."""
     write_job(run.folder, {b"n": b"1"}, b"body")
     write_job(run.folder, {b"n": b"2"}, priority="5")
     assert run.turn() == ([b"2", b"1"], 10.0) and list_jobs(run.folder) == []
@@ -113,7 +113,7 @@ def test_a_job_that_takes_a_signal(run, caplog):
 
 
 def test_a_context_for_each(run):
-    """One job's context is not the next one's."""
+    """A job's context is not the next job's."""
     variable, found = contextvars.ContextVar("variable", default="none"), []
 
     def note():
@@ -156,7 +156,7 @@ def test_one_that_becomes_due_meanwhile(run):
 
 @pytest.mark.parametrize("name", ["utime", "unlink"])
 def test_a_file_of_another_user(run, caplog, monkeypatch, name):
-    """A job that cannot be put off, or removed, stops no other; the log says so once."""
+    """A fixed job, neither put off nor removed, stops no further job; the log says so once."""
     path = write_job(run.folder, {b"n": b"1"}, priority="1")
     write_job(run.folder, {b"n": b"2"})
     inode, before = os.stat(path).st_ino, getattr(os, name)
@@ -233,7 +233,7 @@ print("exit status", run_spooler(folder, lambda: do), len(list_jobs(folder)), fl
 
 @pytest.mark.parametrize(("how", "status"), [("exit", 0), ("return", 1 << 8), ("signal", signal.SIGTERM)])
 def test_a_job_that_forks(tmp_path, how, status):
-    """A child that comes back does no jobs: it ends, and a signal for it ends it."""
+    """A returning child does no jobs: the child ends, also by a signal."""
     done = subprocess.run(
         [sys.executable, "-Ic", FORKS, str(tmp_path), how], capture_output=True, text=True, timeout=60
     )
@@ -241,7 +241,7 @@ def test_a_job_that_forks(tmp_path, how, status):
 
 
 def test_a_crash_does_not_repeat_at_once(run):
-    """A job is put off before it is done: a job that ends its process does not do so at once again."""
+    """A job is put off before the run: a job with an end of the process does not repeat the end at once."""
     write_job(run.folder, {b"n": b"1"})
     seen = []
     run.results = [lambda: seen.append(list_jobs(run.folder)[0].at - run.now)]
@@ -283,7 +283,7 @@ def test_the_end_finishes_the_running_job(run):
 
 
 def test_what_is_told(run):
-    """Each job is told while it is done, and its outcome."""
+    """Each running job is told, and each outcome."""
     memory = memoryview(bytearray(PAGE_BYTES))
     run.spooler._page = Page(memory)
     paths = [write_job(run.folder, {b"n": b"%d" % number}) for number in range(4)]
