@@ -59,21 +59,18 @@ async def test_serve_as_a_task(tmp_path):
         go_on.wait(30)
         return hello(environ, start_response)
 
-    async def main():
-        loop = asyncio.get_running_loop()
-        task = asyncio.ensure_future(aserve.serve(app, bind=f"unix:{path}"))
-        while not os.path.exists(path):
-            await asyncio.sleep(0)
-        request = asyncio.ensure_future(get(path))
-        await loop.run_in_executor(None, started.wait, 30)
-        task.cancel()
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(aserve.serve(app, bind=f"unix:{path}"))
+    while not os.path.exists(path):
         await asyncio.sleep(0)
-        go_on.set()
-        assert (await request).endswith(b"hello")
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    await main()
+    request = asyncio.ensure_future(get(path))
+    await loop.run_in_executor(None, started.wait, 30)
+    task.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    assert (await request).endswith(b"hello")
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 async def test_serve_where_the_settings_say(monkeypatch):

@@ -82,19 +82,15 @@ def test_where_threads_are_none(monkeypatch):
 @pytest.mark.parametrize("threads", [0, 2])
 async def test_serve_and_drain(threads):
     """Within the block the server serves, and knows where; afterwards nothing is bound any more."""
-
-    async def main():
-        async with Server(hello, bind=[LOOPBACK, LOOPBACK], threads=threads) as server:
-            addresses = list(server.addresses)
-            assert len(set(addresses)) == 2
-            assert server.urls == [f"http://{host}:{port}" for host, port in addresses]
-            for address in addresses:
-                assert (await get(address)).endswith(b"\r\n\r\nhello")
+    async with Server(hello, bind=[LOOPBACK, LOOPBACK], threads=threads) as server:
+        addresses = list(server.addresses)
+        assert len(set(addresses)) == 2
+        assert server.urls == [f"http://{host}:{port}" for host, port in addresses]
         for address in addresses:
-            assert not is_open(address)
-        await asyncio.sleep(0)
-
-    await main()
+            assert (await get(address)).endswith(b"\r\n\r\nhello")
+    for address in addresses:
+        assert not is_open(address)
+    await asyncio.sleep(0)
 
 
 async def test_a_unix_socket(tmp_path):
@@ -105,13 +101,10 @@ async def test_a_unix_socket(tmp_path):
         seen.update(environ)
         return hello(environ, start_response)
 
-    async def main():
-        async with Server(app, bind=f"unix:{path}") as server:
-            assert server.addresses == [path] and server.urls == [f"unix:{path}"]
-            assert (await get(path)).endswith(b"hello")
-        assert not os.path.exists(path)
-
-    await main()
+    async with Server(app, bind=f"unix:{path}") as server:
+        assert server.addresses == [path] and server.urls == [f"unix:{path}"]
+        assert (await get(path)).endswith(b"hello")
+    assert not os.path.exists(path)
     assert seen["REMOTE_ADDR"] == "" and seen["SERVER_NAME"] == "localhost"
 
 
@@ -124,13 +117,10 @@ async def test_what_the_listener_says():
         seen.append([environ[name] for name in names])
         return hello(environ, start_response)
 
-    async def main():
-        async with Server(app, bind=LOOPBACK, threads=1, server_name="") as server:
-            octets = await get(server.addresses[0])
-            assert b"\r\nServer:" not in octets
-            assert seen == [["127.0.0.1", str(server.addresses[0][1]), "aserve", False]]
-
-    await main()
+    async with Server(app, bind=LOOPBACK, threads=1, server_name="") as server:
+        octets = await get(server.addresses[0])
+        assert b"\r\nServer:" not in octets
+        assert seen == [["127.0.0.1", str(server.addresses[0][1]), "aserve", False]]
 
 
 async def test_unready_by_the_program():
@@ -154,34 +144,27 @@ async def test_drain_finishes_what_runs():
         go_on.wait(30)
         return hello(environ, start_response)
 
-    async def main():
-        server = Server(app, bind=LOOPBACK)
-        await server.start()
-        request = asyncio.ensure_future(get(server.addresses[0]))
-        await asyncio.get_running_loop().run_in_executor(None, started.wait, 30)
-        drained = asyncio.ensure_future(server.drain())
-        await asyncio.sleep(0)
-        assert not drained.done()
-        go_on.set()
-        assert (await request).endswith(b"hello")
-        assert await drained is True
-
-    await main()
+    server = Server(app, bind=LOOPBACK)
+    await server.start()
+    request = asyncio.ensure_future(get(server.addresses[0]))
+    await asyncio.get_running_loop().run_in_executor(None, started.wait, 30)
+    drained = asyncio.ensure_future(server.drain())
+    await asyncio.sleep(0)
+    assert not drained.done()
+    go_on.set()
+    assert (await request).endswith(b"hello")
+    assert await drained is True
 
 
 async def test_drain_closes_idle_connections():
     """A connection idle between requests does not hold up the end."""
-
-    async def main():
-        server = Server(hello, bind=LOOPBACK)
-        await server.start()
-        octets, reader, writer = await get(server.addresses[0], keep_alive=True)
-        assert octets.endswith(b"hello")
-        assert await server.drain() is True
-        assert await reader.read() == b""
-        writer.close()
-
-    await main()
+    server = Server(hello, bind=LOOPBACK)
+    await server.start()
+    octets, reader, writer = await get(server.addresses[0], keep_alive=True)
+    assert octets.endswith(b"hello")
+    assert await server.drain() is True
+    assert await reader.read() == b""
+    writer.close()
 
 
 async def test_drain_has_an_end(caplog):
@@ -193,18 +176,15 @@ async def test_drain_has_an_end(caplog):
         go_on.wait(30)
         return hello(environ, start_response)
 
-    async def main():
-        server = Server(app, bind=LOOPBACK, drain_seconds=0.01)
-        await server.start()
-        request = asyncio.ensure_future(get(server.addresses[0]))
-        await asyncio.get_running_loop().run_in_executor(None, started.wait, 30)
-        assert await server.drain() is False
-        try:
-            assert await request == b""
-        except ConnectionError:
-            pass
-
-    await main()
+    server = Server(app, bind=LOOPBACK, drain_seconds=0.01)
+    await server.start()
+    request = asyncio.ensure_future(get(server.addresses[0]))
+    await asyncio.get_running_loop().run_in_executor(None, started.wait, 30)
+    assert await server.drain() is False
+    try:
+        assert await request == b""
+    except ConnectionError:
+        pass
     assert "connections aborted, as they were unfinished after --drain-timeout: 1" in caplog.text
     assert "threads still inside the app at the end: aserve-worker-1" in caplog.text
     go_on.set()
@@ -216,18 +196,14 @@ async def test_drain_has_an_end(caplog):
 
 async def test_drain_twice_and_start_again():
     """A drained server may start again; draining twice does nothing more."""
-
-    async def main():
-        server = Server(hello, bind=LOOPBACK, threads=1)
-        for _ in range(2):
-            await server.start()
-            (address,) = server.addresses
-            assert (await get(address)).endswith(b"hello")
-            assert await server.drain() is True
-            assert await server.drain() is True
-            assert not is_open(address)
-
-    await main()
+    server = Server(hello, bind=LOOPBACK, threads=1)
+    for _ in range(2):
+        await server.start()
+        (address,) = server.addresses
+        assert (await get(address)).endswith(b"hello")
+        assert await server.drain() is True
+        assert await server.drain() is True
+        assert not is_open(address)
 
 
 PACKET = b"\x00\x15\x00\x00\x0e\x00REQUEST_METHOD\x03\x00GET"
@@ -237,40 +213,33 @@ PACKET = b"\x00\x15\x00\x00\x0e\x00REQUEST_METHOD\x03\x00GET"
 @pytest.mark.parametrize("bind", ["uwsgi://127.0.0.1:0", "uwsgi://unix:{}/s"])
 async def test_what_the_kernel_has_queued_is_served(bind, tmp_path):
     """The request of a front server is answered, though nobody has accepted the connection yet."""
-
-    async def main():
-        server = Server(hello, bind=bind.format(tmp_path), threads=1)
-        await server.start()
-        (address,) = server.addresses
-        clients = []
-        for _ in range(5):
-            clients.append(socket.socket(socket.AF_UNIX if "unix" in bind else socket.AF_INET))
-            clients[-1].connect(address)
-            clients[-1].send(PACKET)
-        assert await server.drain() is True  # not one turn of the loop since the clients have connected
-        for client in clients:
-            client.settimeout(30)
-            assert client.recv(4096).endswith(b"hello")
-            client.close()
-
-    await main()
+    server = Server(hello, bind=bind.format(tmp_path), threads=1)
+    await server.start()
+    (address,) = server.addresses
+    clients = []
+    for _ in range(5):
+        clients.append(socket.socket(socket.AF_UNIX if "unix" in bind else socket.AF_INET))
+        clients[-1].connect(address)
+        clients[-1].send(PACKET)
+    assert await server.drain() is True  # not one turn of the loop since the clients have connected
+    for client in clients:
+        client.settimeout(30)
+        assert client.recv(4096).endswith(b"hello")
+        client.close()
 
 
 async def test_a_queue_of_clients_that_are_gone(monkeypatch):
     """With clients gone again, a drain goes on."""
 
-    async def main():
-        server = Server(hello, bind=LOOPBACK)
-        await server.start()
-        (address,) = server.addresses
-        with socket.create_connection(address):
-            monkeypatch.setattr(asyncio.get_running_loop(), "connect_accepted_socket", fail)
-            assert await server.drain() is True
-
     async def fail(*_):
         raise OSError(errno.ECONNRESET, "Connection reset by peer")
 
-    await main()
+    server = Server(hello, bind=LOOPBACK)
+    await server.start()
+    (address,) = server.addresses
+    with socket.create_connection(address):
+        monkeypatch.setattr(asyncio.get_running_loop(), "connect_accepted_socket", fail)
+        assert await server.drain() is True
 
 
 # Listeners shared with more processes
@@ -394,14 +363,10 @@ async def test_after_the_end_it_listens_nowhere():
 
 async def test_several_servers_share_a_loop():
     """Servers know nothing of each other."""
-
-    async def main():
-        async with Server(hello, bind=LOOPBACK, threads=1) as one:
-            async with Server(hello, bind=LOOPBACK, threads=0) as two:
-                assert (await get(two.addresses[0])).endswith(b"hello")
-            assert (await get(one.addresses[0])).endswith(b"hello")
-
-    await main()
+    async with Server(hello, bind=LOOPBACK, threads=1) as one:
+        async with Server(hello, bind=LOOPBACK, threads=0) as two:
+            assert (await get(two.addresses[0])).endswith(b"hello")
+        assert (await get(one.addresses[0])).endswith(b"hello")
 
 
 # BindError leaves nothing bound
@@ -419,16 +384,13 @@ async def test_a_failing_start_leaves_nothing_bound(what, tmp_path):
     else:
         settings["access_log"] = str(tmp_path / "no" / "log")
 
-    async def main():
-        server = Server(hello, bind=bind, **settings)
-        with pytest.raises(BindError):
-            await server.start()
-        assert server.addresses == []
-        assert not is_open(("127.0.0.1", port)) and not path.exists()
-        async with Server(hello, bind=bind[:2]):
-            assert is_open(("127.0.0.1", port))
-
-    await main()
+    server = Server(hello, bind=bind, **settings)
+    with pytest.raises(BindError):
+        await server.start()
+    assert server.addresses == []
+    assert not is_open(("127.0.0.1", port)) and not path.exists()
+    async with Server(hello, bind=bind[:2]):
+        assert is_open(("127.0.0.1", port))
 
 
 @pytest.mark.parametrize("threads", [0, 2])
@@ -440,21 +402,18 @@ async def test_a_start_that_fails_half_way_through(threads, monkeypatch):
     def fail(_):
         raise MemoryError
 
-    async def main():
-        server = Server(hello, bind=[f"127.0.0.1:{port}" for port in ports], threads=threads)
-        before = {*threading.enumerate()}  # a thread of another test may be ending
-        with monkeypatch.context() as patch:
-            patch.setattr(Acceptor, "start", fail)
-            with pytest.raises(MemoryError):
-                await server.start()
-        assert server.addresses == [] and server.connection_count == 0
-        assert not any(is_open(("127.0.0.1", port)) for port in ports)
-        assert not [each for each in {*threading.enumerate()} - before if each.name.startswith("aserve-worker")]
-        async with server:
-            for port in ports:
-                assert (await get(("127.0.0.1", port))).endswith(b"hello")
-
-    await main()
+    server = Server(hello, bind=[f"127.0.0.1:{port}" for port in ports], threads=threads)
+    before = {*threading.enumerate()}  # a thread of another test may be ending
+    with monkeypatch.context() as patch:
+        patch.setattr(Acceptor, "start", fail)
+        with pytest.raises(MemoryError):
+            await server.start()
+    assert server.addresses == [] and server.connection_count == 0
+    assert not any(is_open(("127.0.0.1", port)) for port in ports)
+    assert not [each for each in {*threading.enumerate()} - before if each.name.startswith("aserve-worker")]
+    async with server:
+        for port in ports:
+            assert (await get(("127.0.0.1", port))).endswith(b"hello")
 
 
 async def test_certificates_that_cannot_be_used():
@@ -474,49 +433,41 @@ async def test_certificates_that_cannot_be_used():
 
 async def test_every_second_the_server_has_its_chores(tmp_path, monkeypatch):
     """Connections are looked at, the Date moves, the access log is written."""
-
-    async def main():
-        loop = asyncio.get_running_loop()
-        timers = []
-        monkeypatch.setattr(loop, "call_later", lambda seconds, *call: timers.append((seconds, *call)) or timer)
-        timer = loop.call_soon(lambda: None)
-        server = Server(hello, bind=LOOPBACK, threads=0, access_log=str(tmp_path / "log"))
-        await server.start()
-        (seconds, tick), *_ = timers
-        assert seconds == 1.0
-        _, reader, writer = await get(server.addresses[0], keep_alive=True)
-        assert (tmp_path / "log").read_text() == ""
+    loop = asyncio.get_running_loop()
+    timers = []
+    monkeypatch.setattr(loop, "call_later", lambda seconds, *call: timers.append((seconds, *call)) or timer)
+    timer = loop.call_soon(lambda: None)
+    server = Server(hello, bind=LOOPBACK, threads=0, access_log=str(tmp_path / "log"))
+    await server.start()
+    (seconds, tick), *_ = timers
+    assert seconds == 1.0
+    _, reader, writer = await get(server.addresses[0], keep_alive=True)
+    assert (tmp_path / "log").read_text() == ""
+    tick()
+    assert '"GET / HTTP/1.1" 200 5' in (tmp_path / "log").read_text()
+    assert timers.count((1.0, tick)) == 2
+    for _ in range(77):
         tick()
-        assert '"GET / HTTP/1.1" 200 5' in (tmp_path / "log").read_text()
-        assert timers.count((1.0, tick)) == 2
-        for _ in range(77):
-            tick()
-        assert await reader.read() == b""  # idle for longer than keep_alive_seconds
-        writer.close()
-        monkeypatch.undo()
-        await server.drain()
-
-    await main()
+    assert await reader.read() == b""  # idle for longer than keep_alive_seconds
+    writer.close()
+    monkeypatch.undo()
+    await server.drain()
 
 
 async def test_a_fault_does_not_stop_the_timer(monkeypatch):
     """Time-outs of all connections must not end with a fault in the look of one second."""
-
-    async def main():
-        loop = asyncio.get_running_loop()
-        timers = []
-        timer = loop.call_soon(lambda: None)
-        monkeypatch.setattr(loop, "call_later", lambda *call: timers.append(call) or timer)
-        server = Server(hello, bind=LOOPBACK, threads=0)
-        await server.start()
-        monkeypatch.setattr(CommonFields, "refresh", lambda self: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            timers[0][1]()
-        assert timers[0] == timers[1]
-        monkeypatch.undo()
-        await server.drain()
-
-    await main()
+    loop = asyncio.get_running_loop()
+    timers = []
+    timer = loop.call_soon(lambda: None)
+    monkeypatch.setattr(loop, "call_later", lambda *call: timers.append(call) or timer)
+    server = Server(hello, bind=LOOPBACK, threads=0)
+    await server.start()
+    monkeypatch.setattr(CommonFields, "refresh", lambda self: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        timers[0][1]()
+    assert timers[0] == timers[1]
+    monkeypatch.undo()
+    await server.drain()
 
 
 async def test_reopening_logs_begins_a_new_file(tmp_path):
@@ -531,30 +482,22 @@ async def test_reopening_logs_begins_a_new_file(tmp_path):
 
 async def test_a_second_without_an_access_log(monkeypatch):
     """Most servers have no access log to write."""
-
-    async def main():
-        loop = asyncio.get_running_loop()
-        timers = []
-        timer = loop.call_soon(lambda: None)
-        monkeypatch.setattr(loop, "call_later", lambda *call: timers.append(call) or timer)
-        async with Server(hello, bind=LOOPBACK, threads=0):
-            timers[0][1]()
-            assert timers[0] == timers[1]
-            monkeypatch.undo()
-
-    await main()
+    loop = asyncio.get_running_loop()
+    timers = []
+    timer = loop.call_soon(lambda: None)
+    monkeypatch.setattr(loop, "call_later", lambda *call: timers.append(call) or timer)
+    async with Server(hello, bind=LOOPBACK, threads=0):
+        timers[0][1]()
+        assert timers[0] == timers[1]
+        monkeypatch.undo()
 
 
 async def test_drain_after_a_failing_start(tmp_path):
     """A server without a start has nothing to finish."""
-
-    async def main():
-        server = Server(hello, bind=f"unix:{tmp_path}/no/s")
-        with pytest.raises(BindError):
-            await server.start()
-        assert await server.drain() is True
-
-    await main()
+    server = Server(hello, bind=f"unix:{tmp_path}/no/s")
+    with pytest.raises(BindError):
+        await server.start()
+    assert await server.drain() is True
 
 
 @pytest.mark.parametrize(("slot", "are_taken"), [(None, True), (2, False)])

@@ -220,15 +220,12 @@ async def test_everybody_gets_through(seed):
                     slices.resume()
         slices.end_slice(number)
 
-    async def main():
-        slices = TimeSlices(asyncio.get_running_loop(), 2)
-        threads = [threading.Thread(target=run, args=(slices, *each), daemon=True) for each in enumerate(plans)]
-        for thread in threads:
-            thread.start()
-        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
-        while any(thread.is_alive() for thread in threads):
-            assert asyncio.get_running_loop().time() < deadline
-            await asyncio.sleep(0.001)
-        assert (slices.running, slices.waiting) == ([], [])
-
-    await main()
+    slices = TimeSlices(asyncio.get_running_loop(), 2)
+    threads = [threading.Thread(target=run, args=(slices, *each), daemon=True) for each in enumerate(plans)]
+    for thread in threads:
+        thread.start()
+    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    while any(thread.is_alive() for thread in threads):
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.001)
+    assert (slices.running, slices.waiting) == ([], [])

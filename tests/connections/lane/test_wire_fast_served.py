@@ -434,27 +434,24 @@ async def test_a_second_start_with_a_worker_left_behind():
         writer.write(GET % path)
         return reader, writer
 
-    async def main():
-        loop = asyncio.get_running_loop()
-        server = aserve.Server(slow, bind="127.0.0.1:0", threads=2, drain_seconds=0.1)
-        async with server:
-            first, first_writer = await ask(server, b"/slow")
-            assert await loop.run_in_executor(None, entered.wait, 30)
-        assert await first.read() == b""
-        executor = server._threads.executor
-        async with server:
-            clients = [await ask(server, b"/") for _ in range(20)]  # one of these has the number of the first
-            gate.set()
-            while executor.threads.join(0.0):
-                await asyncio.sleep(0.001)
-            for reader, writer in clients:
-                writer.write(GET.replace(b"Host", b"Connection: close\r\nHost") % b"/")
-                replies = await asyncio.wait_for(reader.read(), 30)
-                assert replies.count(b"of the second") == 2 and b"of the first" not in replies
-                writer.close()
-        first_writer.close()
-
-    await main()
+    loop = asyncio.get_running_loop()
+    server = aserve.Server(slow, bind="127.0.0.1:0", threads=2, drain_seconds=0.1)
+    async with server:
+        first, first_writer = await ask(server, b"/slow")
+        assert await loop.run_in_executor(None, entered.wait, 30)
+    assert await first.read() == b""
+    executor = server._threads.executor
+    async with server:
+        clients = [await ask(server, b"/") for _ in range(20)]  # one of these has the number of the first
+        gate.set()
+        while executor.threads.join(0.0):
+            await asyncio.sleep(0.001)
+        for reader, writer in clients:
+            writer.write(GET.replace(b"Host", b"Connection: close\r\nHost") % b"/")
+            replies = await asyncio.wait_for(reader.read(), 30)
+            assert replies.count(b"of the second") == 2 and b"of the first" not in replies
+            writer.close()
+    first_writer.close()
 
 
 @pytest.mark.one_way

@@ -43,12 +43,8 @@ async def test_before_the_start_and_after_the_end():
     """A server that does not serve has nothing; a stopped server drains."""
     server = Server(lambda *_: [], bind="127.0.0.1:0", threads=2)
     assert server.statistics() == NOTHING
-
-    async def main():
-        async with server:
-            assert not server.is_draining and server.statistics().workers <= 2
-
-    await main()
+    async with server:
+        assert not server.is_draining and server.statistics().workers <= 2
     assert server.is_draining and server.statistics().is_draining
     assert server.statistics().connections_open == 0
 
