@@ -242,11 +242,7 @@ async def test_calls_run_side_by_side(start_server, functions):
     rpc.register("slow", slow)
     server = start_server(app, bind="uwsgi://127.0.0.1:0")
     address = "%s:%d" % server.address
-
-    async def main():
-        return await asyncio.gather(*(rpc.call(address, "slow") for _ in range(8)))
-
-    assert await main() == [b"done"] * 8
+    assert await asyncio.gather(*(rpc.call(address, "slow") for _ in range(8))) == [b"done"] * 8
 
 
 @pytest.mark.one_way

@@ -287,15 +287,6 @@ def test_a_drain_finishes_what_runs(serve_tls, raw_client, authority):
 async def test_queued_when_the_drain_begins(tls_settings, authority):
     """A client in the kernel's queue is served, too, in TLS."""
 
-    async def run():
-        async with aserve.Server(apps.hello, **tls_settings, threads=1) as server:
-            address = server.addresses[0]
-            sock = socket.create_connection(address, SECONDS)
-            thread = threading.Thread(target=talk, args=(address, sock), daemon=True)
-            thread.start()
-            assert await server.drain()
-            thread.join(SECONDS)
-
     def talk(address, sock):
         client = MemorySocket(types.SimpleNamespace(address=address), authority, sock=sock)
         client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -303,7 +294,13 @@ async def test_queued_when_the_drain_begins(tls_settings, authority):
         client.close()
 
     answers = []
-    await run()
+    async with aserve.Server(apps.hello, **tls_settings, threads=1) as server:
+        address = server.addresses[0]
+        sock = socket.create_connection(address, SECONDS)
+        thread = threading.Thread(target=talk, args=(address, sock), daemon=True)
+        thread.start()
+        assert await server.drain()
+        thread.join(SECONDS)
     assert answers[0].endswith(b"\r\n\r\nhello\n")
 
 

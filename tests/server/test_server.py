@@ -350,14 +350,9 @@ async def test_kept_connections_may_ask_once_more_when_it_is_replaced(lane, shar
 
 async def test_after_the_end_it_listens_nowhere():
     """A drained server has no addresses."""
-
-    async def main():
-        server = Server(hello, bind=LOOPBACK)
-        await server.start()
-        await server.drain()
-        return server
-
-    server = await main()
+    server = Server(hello, bind=LOOPBACK)
+    await server.start()
+    await server.drain()
     assert server.addresses == server.urls == []
 
 
@@ -419,12 +414,8 @@ async def test_a_start_that_fails_half_way_through(threads, monkeypatch):
 async def test_certificates_that_cannot_be_used():
     """start() names the fault, and has bound nothing."""
     port = free_port()
-
-    async def run():
-        with pytest.raises(ConfigError, match="cannot read the certificate"):
-            await Server(hello, bind=[f"127.0.0.1:{port}", "https://:0"], certificate="/nowhere/a.pem").start()
-
-    await run()
+    with pytest.raises(ConfigError, match="cannot read the certificate"):
+        await Server(hello, bind=[f"127.0.0.1:{port}", "https://:0"], certificate="/nowhere/a.pem").start()
     assert not is_open(("127.0.0.1", port))
 
 
