@@ -102,6 +102,7 @@ class _Lib:
     LANE_LOST: int
     LANE_LATE: int
     LANE_HELD: int
+    LANE_CARRIERS: int
     LANE_STREAMS: int
     PUMP_SENT: int
     PUMP_GONE: int

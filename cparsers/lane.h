@@ -33,8 +33,9 @@ enum { LANE_KNOWN = 256 };
 
 /* Streams of HTTP/2 that have their requests with the caller, and the
  * connections that carry them: each has a number above all descriptors, by
- * which it is a connection of the lane. */
-enum { LANE_STREAMS = 1 << 12 };
+ * which it is a connection of the lane.  Carriers leave a quarter of the
+ * numbers to streams, however many carriers idle. */
+enum { LANE_STREAMS = 1 << 14, LANE_CARRIERS = 3 * LANE_STREAMS / 4 };
 typedef struct lane_h2 lane_h2;
 
 /* The state of a connection of the lane. */

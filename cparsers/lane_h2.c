@@ -45,13 +45,16 @@ int new_number(lane *set, carrier *of, uint32_t stream)
 
     pthread_mutex_lock(&h2->lock);
     at = h2->first_free;
-    if (at >= 0)
+    if (stream == 0 && h2->ncarriers == LANE_CARRIERS)
+        at = -1;
+    else if (at >= 0)
         h2->first_free = h2->places[at].next;
     else if (h2->nused < LANE_STREAMS)
         at = h2->nused++;
     if (at >= 0) {
         h2->places[at].carrier = of;
         h2->places[at].stream = stream;
+        h2->ncarriers += stream == 0;
         hold(of);
     }
     pthread_mutex_unlock(&h2->lock);
@@ -65,6 +68,7 @@ static void push_number(lane *set, int number)
 
     pthread_mutex_lock(&h2->lock);
     freed->carrier = NULL;
+    h2->ncarriers -= freed->stream == 0;
     freed->next = h2->first_free;
     h2->first_free = (int32_t)(freed - h2->places);
     pthread_mutex_unlock(&h2->lock);

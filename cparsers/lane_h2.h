@@ -40,10 +40,11 @@ typedef struct {
 } place;
 
 struct lane_h2 {
-    pthread_mutex_t lock; /* guards the next four, and lists of carriers */
+    pthread_mutex_t lock; /* guards the next five, and lists of carriers */
     place places[LANE_STREAMS];
     int32_t first_free; /* -1: none */
     int32_t nused;      /* places that were ever used */
+    uint32_t ncarriers; /* that have a number */
     carrier *unsent;    /* atomic, to be read */
     /* of the leader */
     h2_found found;

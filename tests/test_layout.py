@@ -124,7 +124,6 @@ DOORS = {
     ("features.https.order", "features.https.hosts"),
     ("features.https", "features.https.provide"),  # this and the next: processes, and dates, only with --https
     ("features.https", "features.https.renewal"),
-    ("features.https.settings", "features.https.issued"),  # dates of certificates, for a warning
     ("features.https", "features.https.status"),
     ("features.files.settings", "features.files.compressors"),  # knows the libraries
     ("compat.uwsgi_api", "compat.uwsgi_api.request"),

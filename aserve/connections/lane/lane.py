@@ -216,8 +216,8 @@ class Lane:
                 for each in out[0:count]:
                     self.handovers.begin_handshake(each.fd, self.services[each.listener], shaking_seconds)
         if self.set.h2:
-            numbers = ffi.new("int32_t[]", lib.LANE_STREAMS)
-            count = lib.lane_due_carriers(self.set, used_seconds, new_seconds, numbers, lib.LANE_STREAMS)
+            numbers = ffi.new("int32_t[]", lib.LANE_CARRIERS)
+            count = lib.lane_due_carriers(self.set, used_seconds, new_seconds, numbers, lib.LANE_CARRIERS)
             for number in numbers[0:count]:
                 self.handovers.begin_carrier(number)
 

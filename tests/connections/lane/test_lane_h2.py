@@ -12,6 +12,7 @@ from harness.http2 import request
 from harness.http2_client import HTTP2Client
 from harness.waiting import wait_until
 
+from aserve._cparsers import lib
 from aserve.features.http2.calls import RETURN_COUNT
 
 pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
@@ -342,3 +343,28 @@ def test_a_connection_that_has_returned_idles_as_any(serve):
         server.pass_seconds(1)
         client.receive()
     assert client.goaways[-1] == (2 * RETURN_COUNT + 1, 0)
+
+
+def test_idle_connections_leave_numbers_to_streams(serve, authority):
+    """With as many connections as the lane takes, their requests are the lane's, and a further connection is the event loop's."""
+    server, client = serve(app)
+    answers(client, [client.ask(request(b"GET", b"/0"))])
+    set = lane_of(server).set
+
+    def take_all():
+        numbers = []
+        while (number := lib.lane_new_carrier(set)) >= 0:
+            numbers.append(number)
+        return numbers
+
+    numbers = server.call(take_all)
+    assert len(numbers) == lib.LANE_CARRIERS - 1
+    asked = [client.ask(request(b"GET", b"/%d" % number)) for number in range(100)]
+    assert answers(client, asked) == [b"/%d HTTP/2.0" % number for number in range(100)]
+    assert server.call(lambda: lane_of(server).request_count) == 101
+    context = ssl.create_default_context(cafile=str(authority.certificate))
+    with contextlib.closing(HTTP2Client(server.address, context=context)) as other:
+        assert answers(other, [other.ask(request(b"GET", b"/1"))]) == [b"/1 HTTP/2.0"]
+        assert server.call(lambda: len(server.server._listening.connections)) == 1
+        server.call(lambda: [lib.lane_drop_carrier(set, number) for number in numbers])
+        leave_and_return(server, other)
