@@ -339,6 +339,11 @@ static int release(lane *set, int fd)
     return 1;
 }
 
+tls_session *lane_session(const lane *set, int fd)
+{
+    return session_of(set, fd);
+}
+
 tls_session *lane_take_session(lane *set, int fd)
 {
     return is_in_table(set, fd) ? take_session(set, fd) : NULL;

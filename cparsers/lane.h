@@ -279,6 +279,9 @@ int lane_has_left(lane *set, int fd);
  * Returns 0 when there is none, or no more: the lane was closed. */
 int lane_release(lane *set, int fd);
 
+/* The session of a BUSY connection; NULL: it is not of TLS. */
+tls_session *lane_session(const lane *set, int fd);
+
 /* Take the session of a connection that is LEFT or released, before its
  * descriptor is closed or given away.  NULL: it is not of TLS. */
 tls_session *lane_take_session(lane *set, int fd);

@@ -26,6 +26,9 @@ enum {
     /* The most that one call sends, so that other bodies wait no longer than
      * about a millisecond.  Guess. */
     MOST_BYTES = 1 << 22,
+    /* The same of a session of TLS, and the most that it sends at once. */
+    MOST_PIECES = 16,
+    PIECE_BYTES = 3 << 14, /* as tls.c */
     /* A turn: so long, and as much longer for each MiB.  Guess: a client on
      * this machine needs a fourth of it, one behind a gigabit twice as much. */
     TURN_US = 2000,
@@ -65,12 +68,14 @@ void pump_wake(pump *set)
 
 /* Lists */
 
-void pump_add(pump *set, int32_t i, int fd, const char *head,
-              uint32_t head_len, const char *body, int file_fd,
-              uint64_t offset, uint64_t count, uint32_t unsent_before)
+void pump_add(pump *set, int32_t i, int fd, tls_session *session,
+              const char *head, uint32_t head_len, const char *body,
+              int file_fd, uint64_t offset, uint64_t count,
+              uint32_t unsent_before)
 {
     set->bodies[i] = (pump_body){.head = head,
                                  .body = body,
+                                 .session = session,
                                  .head_left = head_len,
                                  .left = count,
                                  .offset = offset,
@@ -179,13 +184,56 @@ static ssize_t send_once(pump_body *body, size_t *asked)
     return send_head(body);
 }
 
+/* Encrypt and send a piece, with the head if that is left.  Returns as
+ * send_part. */
+static int send_piece(pump_body *body)
+{
+    char piece[PIECE_BYTES];
+    size_t count = body->left < PIECE_BYTES ? body->left : PIECE_BYTES;
+    struct iovec parts[2] = {
+        {(void *)(uintptr_t)body->head, body->head_left},
+        {(void *)(uintptr_t)(body->body + body->offset), count}};
+    ssize_t done = (ssize_t)count;
+
+    if (body->body == NULL) {
+        done = pread(body->file_fd, piece, count, (off_t)body->offset);
+        parts[1] = (struct iovec){piece, done > 0 ? (size_t)done : 0};
+    }
+    body->error = done < 0 ? errno : 0;
+    if (done <= 0 && count > 0)
+        return PUMP_SHORT;
+    done = tls_send(body->session, body->fd, parts, 2, 0);
+    if (done < 0) {
+        body->error = errno;
+        return PUMP_GONE;
+    }
+    count_sent(body, (size_t)done);
+    return body->head_left + body->left + tls_out_len(body->session) == 0
+               ? PUMP_SENT
+               : -1;
+}
+
+static int send_pieces(pump_body *body)
+{
+    int outcome = -1, n = 0;
+
+    do
+        outcome = send_piece(body);
+    while (outcome < 0 && tls_out_len(body->session) == 0 &&
+           ++n < MOST_PIECES);
+    return outcome;
+}
+
 /* Returns an outcome; or -1: the rest goes when there is room. */
 static int send_part(pump_body *body)
 {
     int is_file = body->body == NULL, had_head = body->head_left > 0;
     size_t asked;
-    ssize_t sent = send_once(body, &asked);
+    ssize_t sent;
 
+    if (body->session != NULL)
+        return send_pieces(body);
+    sent = send_once(body, &asked);
     if (sent < 0) {
         body->error = errno;
         if (errno == EAGAIN || errno == EINTR)
@@ -321,13 +369,15 @@ void pump_close(pump *set)
     (void)set;
 }
 
-void pump_add(pump *set, int32_t i, int fd, const char *head,
-              uint32_t head_len, const char *body, int file_fd,
-              uint64_t offset, uint64_t count, uint32_t unsent_before)
+void pump_add(pump *set, int32_t i, int fd, tls_session *session,
+              const char *head, uint32_t head_len, const char *body,
+              int file_fd, uint64_t offset, uint64_t count,
+              uint32_t unsent_before)
 {
     (void)set;
     (void)i;
     (void)fd;
+    (void)session;
     (void)head;
     (void)head_len;
     (void)body;

@@ -9,6 +9,7 @@
 #ifndef ASERVE_PUMP_H
 #define ASERVE_PUMP_H
 #include <stdint.h>
+#include "tls.h"
 /* cdef:begin */
 
 /* The result of sending a body. */
@@ -21,7 +22,8 @@ enum {
 
 typedef struct {
     const char *head;
-    const char *body; /* NULL: it is a file's */
+    const char *body;     /* NULL: it is a file's */
+    tls_session *session; /* NULL: no TLS */
     uint64_t head_left;
     uint64_t left;   /* octets of the body */
     uint64_t offset; /* of the next one, from `body`, or in the file */
@@ -64,10 +66,11 @@ void pump_close(pump *set);
 
 /* Let body `i` wait for its turn: `head`, and then `count` octets of `body`, or
  * of `file_fd` where that is NULL, from `offset` on.  All of it is the pump's
- * until the body has ended, and so is the descriptor. */
-void pump_add(pump *set, int32_t i, int fd, const char *head,
-              uint32_t head_len, const char *body, int file_fd,
-              uint64_t offset, uint64_t count, uint32_t unsent_before);
+ * until the body has ended, and so are the descriptor and its session. */
+void pump_add(pump *set, int32_t i, int fd, tls_session *session,
+              const char *head, uint32_t head_len, const char *body,
+              int file_fd, uint64_t offset, uint64_t count,
+              uint32_t unsent_before);
 
 /* Send until bodies have ended, or pump_wake is called; return how many have:
  * `ended` has their numbers. */

@@ -15,14 +15,16 @@
 enum {
     WANT_READ = 2, /* SSL_ERROR_..., openssl/ssl.h */
     ZERO_RETURN = 6,
-    BIO_SOURCE = 0x0400,  /* BIO_TYPE_SOURCE_SINK; a number of its own */
-    RETRY_FLAGS = 0x0f,   /* BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY */
-    RETRY_READ = 0x09,    /* BIO_FLAGS_READ | BIO_FLAGS_SHOULD_RETRY */
-    BIO_FLUSH = 11,       /* BIO_CTRL_FLUSH */
-    RECORD = 1 << 14,     /* RFC 8446 5.1: the most that one record holds */
-    RAW = RECORD + 1024,  /* read at once: a whole record */
-    MOST_READS = 8,       /* without an octet: others wait, too */
-    MOST_OUT = 4 * RECORD /* kept, or sent at once */
+    BIO_SOURCE = 0x0400, /* BIO_TYPE_SOURCE_SINK; a number of its own */
+    RETRY_FLAGS = 0x0f,  /* BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY */
+    RETRY_READ = 0x09,   /* BIO_FLAGS_READ | BIO_FLAGS_SHOULD_RETRY */
+    BIO_FLUSH = 11,      /* BIO_CTRL_FLUSH */
+    RECORD = 1 << 14,    /* RFC 8446 5.1: the most that one record holds */
+    RAW = RECORD + 1024, /* read at once: a whole record */
+    MOST_READS = 8,      /* without an octet: others wait, too */
+    /* Kept, or sent at once: within the kernel's largest segment, 64 KiB.
+     * Measured 2026-11: with four records 5.2 MB cost 1.1 to 1.2 times. */
+    MOST_OUT = 3 * RECORD
 };
 
 struct tls_session {
@@ -86,7 +88,10 @@ static int bio_write(void *bio, const char *from, int len)
     if (len <= 0)
         return 0;
     if (need > session->out_cap) {
-        size_t cap = need < 1024 ? 1024 : need + need / 2;
+        /* A whole record: more will follow, see tls_send. */
+        size_t cap = need < 1024     ? 1024
+                     : need < RECORD ? need + need / 2
+                                     : need + MOST_OUT;
         char *grown = realloc(session->out, cap);
 
         if (grown == NULL)
@@ -336,7 +341,8 @@ uint32_t tls_alpn(const tls_session *session, char *to, uint32_t cap)
 
 /* Sockets */
 
-int tls_flush(tls_session *session, int fd)
+/* As tls_flush; what is sent leaves its room behind. */
+static int send_out(tls_session *session, int fd)
 {
     while (session->out_at < session->out_len) {
         ssize_t n = send(fd, session->out + session->out_at,
@@ -350,8 +356,17 @@ int tls_flush(tls_session *session, int fd)
         else if (errno != EINTR)
             return -1;
     }
-    tls_clear_out(session);
+    session->out_at = session->out_len = 0;
     return 1;
+}
+
+int tls_flush(tls_session *session, int fd)
+{
+    int is_sent = send_out(session, fd);
+
+    if (is_sent == 1)
+        tls_clear_out(session);
+    return is_sent;
 }
 
 int tls_greet(tls_session *session, int fd)
@@ -451,41 +466,59 @@ ssize_t tls_receive(tls_session *session, int fd, char *to, size_t cap,
     return -1;
 }
 
-/* Copy from parts that begin `skipped` octets in.  Returns how many. */
-static size_t gather(char *to, size_t cap, const struct iovec *parts,
-                     int count, size_t skipped)
+/* The octets of a record, from parts that begin `skipped` octets in: copied to
+ * `record` where several parts share it.  Returns how many. */
+static size_t gather(char *record, const struct iovec *parts, int count,
+                     size_t skipped, const char **from)
 {
     size_t n = 0;
 
-    for (int i = 0; i < count && n < cap; i++) {
+    *from = record;
+    for (int i = 0; i < count && n < RECORD; i++) {
         size_t len = parts[i].iov_len;
         size_t at = skipped < len ? skipped : len;
+        const char *octets = (const char *)parts[i].iov_base + at;
 
         skipped -= at;
-        n += take(to + n, cap - n, (const char *)parts[i].iov_base + at,
-                  len - at);
+        if (n == 0 && len - at >= RECORD) {
+            *from = octets;
+            return RECORD;
+        }
+        n += take(record + n, RECORD - n, octets, len - at);
     }
     return n;
+}
+
+int64_t tls_push(tls_session *session, int fd, const char *from, uint32_t len)
+{
+    struct iovec part = {(void *)(uintptr_t)from, len};
+
+    return tls_send(session, fd, &part, 1, 0);
 }
 
 ssize_t tls_send(tls_session *session, int fd, const struct iovec *parts,
                  int count, int is_last)
 {
     char record[RECORD];
-    size_t taken = 0, n;
-    int is_sent = tls_flush(session, fd);
+    const char *from;
+    size_t whole = 0, taken = 0, n;
+    int is_sent = send_out(session, fd);
 
+    for (int i = 0; i < count; i++)
+        whole += parts[i].iov_len;
     while (is_sent == 1 &&
-           (n = gather(record, sizeof record, parts, count, taken)) > 0) {
-        if (tls_write(session, record, (uint32_t)n) < 0) {
+           (n = gather(record, parts, count, taken, &from)) > 0) {
+        if (tls_write(session, from, (uint32_t)n) < 0) {
             errno = EPIPE;
             return -1;
         }
         taken += n;
-        if (is_last && n < sizeof record) /* the same send has the alert */
+        if (is_last && taken == whole) /* the same send has the alert */
             tls_shut(session);
-        if (n < sizeof record || tls_out_len(session) >= MOST_OUT)
-            is_sent = tls_flush(session, fd);
+        /* A short last record goes with those before. */
+        if (taken == whole ||
+            (tls_out_len(session) >= MOST_OUT && whole - taken >= RECORD))
+            is_sent = send_out(session, fd);
     }
     if (is_sent == 1)
         is_sent = tls_flush(session, fd);

@@ -88,6 +88,15 @@ int tls_write(tls_session *session, const char *from, uint32_t len)
     return 0;
 }
 
+int64_t tls_push(tls_session *session, int fd, const char *from, uint32_t len)
+{
+    (void)session;
+    (void)fd;
+    (void)from;
+    (void)len;
+    return -1;
+}
+
 void tls_shut(tls_session *session)
 {
     (void)session;

@@ -70,6 +70,9 @@ class TLSSession(Protocol):
     def write(self, octets: Any, /) -> int:
         """Encrypt; return how many octets were taken."""
 
+    def send(self, fd: int, octets: Any, /) -> int:
+        """Encrypt and send as much as the socket takes; return how many octets were taken. Records may be left for `take`."""
+
     def unwrap(self) -> Any:
         """Announce the end of our octets."""
 
@@ -108,6 +111,10 @@ class PythonSession:
     def pending(self) -> bool:
         """See TLSSession."""
         return bool(self._incoming.pending)
+
+    def send(self, fd: int, octets: Any) -> int:
+        """See TLSSession: Python's session has no socket."""
+        return 0
 
     @property
     def out_size(self) -> int:
@@ -208,6 +215,10 @@ class OwnSession:
         """See TLSSession."""
         size = len(octets)
         return self._check(lib.tls_write(self.struct, ffi.from_buffer(octets), size))
+
+    def send(self, fd: int, octets: Any) -> int:
+        """See TLSSession."""
+        return max(lib.tls_push(self.struct, fd, ffi.from_buffer(octets), len(octets)), 0)
 
     def unwrap(self) -> None:
         """See TLSSession."""

@@ -43,9 +43,8 @@ class Pump:
         at = ffi.NULL if file_fd >= 0 else ffi.from_buffer(body)
         pins = ffi.from_buffer(head), at
         self.owned.append((head, body, pins))
-        lib.pump_add(
-            self.set, number, ours.fileno(), pins[0], len(head), at, file_fd, offset, size or len(body), 1 << 18
-        )
+        source = at, file_fd, offset, size or len(body)
+        lib.pump_add(self.set, number, ours.fileno(), ffi.NULL, pins[0], len(head), *source, 1 << 18)
         return number
 
     def run(self):

@@ -353,10 +353,12 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         """Send octets, in records."""
         if self._phase is not OPEN or not data:
             return
+        raw, session, sent = self._raw, self._session, 0
         try:
-            sent = self._session.write(data)  # all of it, with current versions of OpenSSL
+            if not raw.get_write_buffer_size() and not raw.is_closing():
+                sent = session.send(raw.get_extra_info("socket").fileno(), data)
             while sent < len(data):
-                sent += self._session.write(memoryview(data)[sent:])
+                sent += session.write(memoryview(data)[sent:])
         except OSError as exc:
             self._abort_session(exc)
             return

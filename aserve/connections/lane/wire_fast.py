@@ -82,10 +82,10 @@ class FastWire:
     def _reply_large(self, exchange: Exchange, reply: Reply) -> bool:
         """Let the pump send a large body, or a file; False: it cannot."""
         pump = self._handovers.pump
-        if exchange.connection.service.wrap is not None:
-            return False  # the event loop makes records of it
         if pump is None or self._handover is not None or type(reply) not in (tuple, FileResponse):
             return False
+        if exchange.connection.is_stream:
+            return False  # the event loop makes frames of it
         return pump.take(self, exchange, cast(Any, reply))
 
     def send(self, exchange: Exchange, octets: bytes) -> None:
@@ -150,6 +150,11 @@ class FastWire:
         self.hand_over_and_call(exchange, lambda wire: wire.fail(exchange, why))
 
     # --- called by the pump, in its own thread ---
+
+    @property
+    def session(self) -> Any:
+        """See PumpedWire."""
+        return lib.lane_session(self._handovers.set, self.fd)
 
     def end_large(self, exchange: Exchange) -> None:
         """End the exchange, as all of the response is sent; go on with the connection."""

@@ -46,6 +46,10 @@ class PumpedWire(Protocol):
 
     fd: int
 
+    @property
+    def session(self) -> Any:
+        """The `tls_session *`, NULL without TLS."""
+
     def end_large(self, exchange: Exchange) -> None:
         """End the exchange: all of the response is sent."""
 
@@ -177,7 +181,8 @@ class Pump:
         number = self._free.pop()
         self._begun[number] = large
         large.pins = head, body
-        lib.pump_add(self._set, number, large.wire.fd, head, len(head), body, file_fd, offset, count, UNSENT_BYTES)
+        to, source = (large.wire.fd, large.wire.session), (body, file_fd, offset, count)
+        lib.pump_add(self._set, number, *to, head, len(head), *source, UNSENT_BYTES)
 
     def _end(self, large: Large, body: Any) -> None:
         outcome, large.pins = body.outcome, None

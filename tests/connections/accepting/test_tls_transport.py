@@ -206,6 +206,7 @@ def test_client_lost_within_a_file(new_line, path):
         line.harness.loop.turn()
     line.harness.executor.run()
     assert files[0].closed
+    line.sent = b""  # the last record was cut with the client
 
 
 # Back-pressure

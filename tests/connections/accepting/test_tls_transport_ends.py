@@ -166,6 +166,7 @@ def test_write_in_parts(new_line):
     line = new_line(large).shake_hands()
     write = line.transport._session.write
     line.transport._session.write = lambda data: write(data[: 1 << 14])
+    line.transport._session.send = lambda fd, data: 0
     assert len(line.ask().body()) == 1_000_000
 
 
@@ -176,7 +177,7 @@ def test_write_that_fails(new_line, log):
     def fail(data):
         raise ssl.SSLError(1, "meant so")
 
-    line.transport._session.write = fail
+    line.transport._session.write, line.transport._session.send = fail, lambda fd, data: 0
     line.ask().pump()
     line.transport.write(b"again")
     assert line.raw.calls == ["close"] and log.text.count("TLS failed") == 1

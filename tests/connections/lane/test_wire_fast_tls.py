@@ -9,6 +9,7 @@ import threading
 
 import pytest
 from harness import apps
+from harness.client import Truncated
 
 import aserve.connections.service
 from aserve._cparsers import ffi, lib
@@ -65,6 +66,52 @@ def test_a_slow_reader_gets_every_octet(serve_tls, raw_client, tmp_path, how):
     client.recv_head()
     assert client.recv_exactly(len(BODY)) == BODY
     assert client.fetch("/last").body == b"hello\n"
+
+
+@one_way
+@pytest.mark.parametrize("how", ["list", "file"])
+def test_a_large_body_stays_in_the_lane(serve_tls, raw_client, tmp_path, how):
+    """The pump encrypts a large body, and the connection does not leave the lane for the body."""
+    server = serve_tls(in_form(how, tmp_path / "body"), threads=8, lane="auto")
+    client = raw_client(server)
+    for _ in range(3):
+        assert client.fetch().body == BODY
+        assert client.fetch("/other").body == b"hello\n" and server.statistics().connections_in_lane == 1
+
+
+@one_way
+@pytest.mark.parametrize("how", ["list", "file"])
+def test_a_client_that_stops_reading_leaves_the_pump(serve_tls, raw_client, tmp_path, wait_until, how):
+    """The event loop sends the rest behind the records of the pump, with the loop's time-outs, and the client gets every octet."""
+    server = serve_tls(in_form(how, tmp_path / "body"), threads=8, lane="auto", write_seconds=60.0)
+    client = raw_client(server, receive_buffer_bytes=8192)
+    assert client.fetch("/first").status == 200
+    client.request()
+    wait_until(lambda: server.statistics().connections_in_lane == 0)
+    client.recv_head()
+    assert client.recv_exactly(len(BODY)) == BODY
+    assert client.fetch("/last").body == b"hello\n"
+
+
+@one_way
+def test_a_client_that_does_not_read_over_tls_is_cut_off(serve_tls, raw_client, tmp_path, wait_until):
+    """Records that wait in a session are no progress for --write-timeout."""
+    server = serve_tls(in_form("list", tmp_path / "body"), threads=8, lane="auto", write_seconds=2.0)
+    client = raw_client(server, receive_buffer_bytes=8192)
+    client.request()
+    wait_until(lambda: server.statistics().connections_open == 0)
+
+
+@one_way
+def test_a_file_that_ends_early_over_tls_is_cut(serve_tls, raw_client, tmp_path):
+    """The client sees that octets of the file are missing."""
+    server = serve_tls(in_form("file", tmp_path / "body"), threads=8)
+    client = raw_client(server, receive_buffer_bytes=8192)
+    client.request()
+    client.recv_head()
+    os.truncate(tmp_path / "body", 10)
+    with pytest.raises(Truncated):
+        client.recv_exactly(len(BODY))
 
 
 @one_way

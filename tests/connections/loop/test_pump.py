@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from aserve._cparsers import lib
+from aserve._cparsers import ffi, lib
 from aserve.connections.loop import pump as pump_module
 from aserve.connections.loop.pump import MOST_COUNT, Pump
 from aserve.connections.server_budgets import Budgets
@@ -28,7 +28,7 @@ class FakeWire:
     """Notes the pump's words."""
 
     def __init__(self, fd):
-        self.fd, self.calls, self.has_ended = fd, [], threading.Event()
+        self.fd, self.session, self.calls, self.has_ended = fd, ffi.NULL, [], threading.Event()
 
     def __getattr__(self, name):
         def note(*arguments):
@@ -228,7 +228,7 @@ def test_what_it_needs_is_not_there(new, monkeypatch, lack):
 def test_a_bug_in_the_end_of_one(pair, new, wait_until, caplog):
     """A bug is logged, and the next response is sent."""
     pump, _, _ = new()
-    broken = SimpleNamespace(fd=pair[1].fileno())
+    broken = SimpleNamespace(fd=pair[1].fileno(), session=ffi.NULL)
     pump.take(broken, None, (HEAD, b"first"))
     wire = FakeWire(pair[1].fileno())
     assert receive(pair[0], 9) == b"headfirst"
