@@ -168,11 +168,8 @@ void h2_end_input(h2_connection *c);
 /* A second has passed. */
 void h2_pass_second(h2_connection *c);
 
-/* How many octets of a body may be sent now, in one frame; or H2_GONE. */
+/* How many octets of a body may be sent now; or H2_GONE. */
 long h2_room(const h2_connection *c, uint32_t id);
-
-/* The same, in any number of frames. */
-long h2_window(const h2_connection *c, uint32_t id);
 
 /* Send a head of HTTP/1.1, if head_len is not 0, and up to h2_room() octets
  * of the body, if there are any.  `flags`: H2_END_STREAM, H2_IS_UPGRADE.

@@ -261,20 +261,13 @@ static int put_head(h2_connection *c, uint32_t id, const char *head,
     return 0;
 }
 
-static size_t window_of(const h2_connection *c, const h2_stream *stream)
+static size_t room_of(const h2_connection *c, const h2_stream *stream)
 {
     int64_t window = c->send_window < stream->send_window
                          ? c->send_window
                          : stream->send_window;
 
     return window > 0 ? (size_t)window : 0;
-}
-
-static size_t room_of(const h2_connection *c, const h2_stream *stream)
-{
-    size_t window = window_of(c, stream);
-
-    return window < c->max_frame ? window : c->max_frame;
 }
 
 static h2_stream *sendable(const h2_connection *c, uint32_t id)
@@ -294,11 +287,20 @@ long h2_room(const h2_connection *c, uint32_t id)
     return stream == NULL ? H2_GONE : (long)room_of(c, stream);
 }
 
-long h2_window(const h2_connection *c, uint32_t id)
+/* Put so many octets of a body into frames. */
+static void put_body(h2_connection *c, uint32_t id, const char *body,
+                     size_t len, int flags)
 {
-    const h2_stream *stream = sendable(c, id);
+    if (out_room(c, len + (len / c->max_frame + 1) * FRAME_HEAD) == NULL)
+        return;
+    do {
+        size_t n = len < c->max_frame ? len : c->max_frame;
 
-    return stream == NULL ? H2_GONE : (long)window_of(c, stream);
+        len -= n;
+        put_frame(c, DATA, len == 0 ? flags : 0, id, body, (uint32_t)n);
+        body += n;
+        c->sent_count++;
+    } while (len > 0);
 }
 
 long h2_send(h2_connection *c, uint32_t id, const char *head, size_t head_len,
@@ -319,10 +321,9 @@ long h2_send(h2_connection *c, uint32_t id, const char *head, size_t head_len,
     n = n < body_len ? n : body_len;
     is_end = is_end && n == body_len;
     if (n > 0 || (is_end && head_len == 0)) {
-        put_frame(c, DATA, is_end ? END_STREAM : 0, id, body, (uint32_t)n);
+        put_body(c, id, body, n, is_end ? END_STREAM : 0);
         c->send_window -= (int64_t)n;
         stream->send_window -= (int64_t)n;
-        c->sent_count++;
     }
     if (is_end)
         end_local(c, stream);

@@ -164,7 +164,7 @@ static int put_reply(carrier *c, uint32_t id, const struct iovec *parts,
         end != NULL ? (size_t)(end - head) + 4 : parts[0].iov_len;
     size_t first = parts[0].iov_len - head_len;
     size_t second = count > 1 ? parts[1].iov_len : 0;
-    long window = h2_window(&c->h2, id), sent;
+    long window = h2_room(&c->h2, id), sent;
 
     if (window == H2_GONE)
         return -1;

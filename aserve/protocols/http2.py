@@ -35,6 +35,7 @@ REFUSED_STREAM: int = lib.H2_REFUSED_STREAM
 STREAM_WINDOW: int = lib.H2_STREAM_WINDOW
 LAST_STREAM: int = lib.H2_LAST_STREAM
 DEFAULT_URGENCY: int = lib.H2_URGENCY
+FRAME_BYTES: int = lib.H2_FRAME_BYTES
 FRAMES: int = lib.H2_FRAMES  # of one call
 FIELD_OVERHEAD: int = lib.HPACK_OVERHEAD  # RFC 9113 6.5.2: what a field counts beside its octets
 
@@ -111,12 +112,12 @@ class Frames:
         return end, frames == FRAMES, events
 
     def room(self, stream_id: int) -> int:
-        """Return how many octets of a body one frame may have now; GONE: there is no such stream."""
+        """Return how many octets of a body may be sent now; GONE: there is no such stream."""
         return lib.h2_room(self.connection, stream_id)
 
-    def send(self, stream_id: int, head: bytes, octets: bytes, flags: int = 0) -> int:
+    def send(self, stream_id: int, head: bytes, octets: bytes | memoryview, flags: int = 0) -> int:
         """Send a head, if it is not empty, and octets of the body; return a number below 0 if the stream is GONE, or the head MALFORMED."""
-        return lib.h2_send(self.connection, stream_id, head, len(head), octets, len(octets), flags)
+        return lib.h2_send(self.connection, stream_id, head, len(head), ffi.from_buffer(octets), len(octets), flags)
 
     def give_room(self, stream_id: int, count: int) -> None:
         """Let the client send more of a body, unless it has just reset the stream."""

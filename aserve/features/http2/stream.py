@@ -100,13 +100,14 @@ class StreamTransport(asyncio.Transport):
         if is_last and self.request.asks_websocket:
             self.wire.eof_received()
 
-    def take(self, count: int) -> bytes:
+    def take(self, count: int) -> bytes | memoryview:
         """Take octets to send."""
-        octets = bytes(self.pending[:count])
-        if type(self.pending) is bytearray:
-            del self.pending[:count]
-        else:
-            self.pending = self.pending[count:] or bytearray()
+        pending = self.pending
+        if type(pending) is memoryview:
+            self.pending = pending[count:] or bytearray()
+            return pending[:count]
+        octets = bytes(pending[:count])
+        del pending[:count]
         return octets
 
     def on_sent(self) -> None:

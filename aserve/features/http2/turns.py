@@ -13,16 +13,18 @@ import logging
 from collections.abc import Iterable
 from typing import Protocol
 
-from ...protocols.http2 import END_STREAM, GONE, IS_UPGRADE, MALFORMED, Frames
+from ...protocols.http2 import END_STREAM, FRAME_BYTES, GONE, IS_UPGRADE, MALFORMED, Frames
 from .states import State
 from .stream import NO_HANDSHAKE, StreamTransport
 
 logger = logging.getLogger("aserve")
 
-# Octets that are given to TLS at once.
-FLUSH_BYTES = 1 << 16
+# Octets that are given to TLS at once: six records, as tls.c sends three at once.
+FLUSH_BYTES = 6 << 14
 # One DATA frame of so many goes to the stream that has waited longest, or an urgent download would have others cut off by --write-timeout.
 FAIR_FRAMES = 16
+# Of one step of the loop: a quick client would have all of a long response at once, and others wait. Guess: a millisecond over TLS.
+MOST_FRAMES = 64
 # As in stream.py: a member looked up in its enum class costs CPython 3.11 three times a global.
 ENDED, CUT = State.ENDED, State.CUT
 
@@ -78,32 +80,40 @@ class Turns:
     def _pump(self, session: Sends) -> None:
         """Send frames of the streams in turn, the urgent ones first, while the transport has room."""
         self._is_due, self._unflushed_bytes = False, 0
+        until = self._sent_count + MOST_FRAMES
         while self._waiting and session.may_send:
-            if self._sent_count < self._next_fair:
+            if self._sent_count >= until:
+                self.go_on(session)
+                break
+            frames_left = self._next_fair - self._sent_count
+            if len(self._waiting) == 1:
+                turn, most_bytes = list(self._waiting.values()), FLUSH_BYTES
+            elif frames_left > 0:
                 first = min(map(urgency, self._waiting.values()))
                 turn = [each for each in self._waiting.values() if each.urgency == first]
+                most_bytes = max(min(FLUSH_BYTES // len(turn), frames_left * FRAME_BYTES), FRAME_BYTES)
             else:
                 self._next_fair = self._sent_count + FAIR_FRAMES
-                turn = [next(iter(self._waiting.values()))]
-            self._send_turn(session, turn)
+                turn, most_bytes = [next(iter(self._waiting.values()))], FRAME_BYTES
+            self._send_turn(session, turn, most_bytes)
         # Without room, too: a client that reads nothing must not hold the threads of its streams.
         for stream in [each for each in self._waiting.values() if each.state is CUT]:
             session.cut(stream)
         session.flush()
 
-    def _send_turn(self, session: Sends, streams: list[StreamTransport]) -> None:
-        """Send a frame of each of these."""
+    def _send_turn(self, session: Sends, streams: list[StreamTransport], most_bytes: int) -> None:
+        """Send up to so many octets of each of these."""
         for stream in streams:
             if not session.may_send:
                 return
             del self._waiting[stream.stream_id]
-            self._unflushed_bytes += self._send(session, stream)
+            self._unflushed_bytes += self._send(session, stream, most_bytes)
             if self._unflushed_bytes >= FLUSH_BYTES:
                 self._unflushed_bytes = 0
                 session.flush()
 
-    def _send(self, session: Sends, stream: StreamTransport) -> int:
-        """Send a stream's heads and one DATA frame, or its end; return the number of octets."""
+    def _send(self, session: Sends, stream: StreamTransport, most_bytes: int) -> int:
+        """Send a stream's heads and DATA frames, or its end; return the number of octets."""
         if stream.state is CUT:
             session.cut(stream)
             return 0
@@ -114,11 +124,11 @@ class Turns:
             is_final, head = stream.heads.pop(0)
             if not is_final:
                 result, head = frames.send(stream_id, head, b"", flags), b""
-        octets = stream.take(room) if stream.pending and room >= 0 else b""
+        octets = stream.take(min(room, most_bytes)) if stream.pending and room >= 0 else b""
         is_end = stream.state is ENDED and not stream.pending
         if result >= 0 and (head or octets or is_end):
             result = frames.send(stream_id, head, octets, flags | is_end * END_STREAM)
-            self._sent_count += bool(octets or is_end)
+            self._sent_count += len(octets) // FRAME_BYTES or bool(octets or is_end)
         if result == MALFORMED:
             logger.info("stream reset: %s", NO_HANDSHAKE)
             session.cut(stream)
