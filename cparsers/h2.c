@@ -203,13 +203,16 @@ static void on_priority(arrival *a)
 static void on_priority_update(arrival *a)
 {
     uint32_t id = a->len < 4 ? 0 : get_u32(a->at) & H2_LAST_STREAM;
+    h2_stream *stream = stream_of(a->c, id);
 
     if (a->id != 0 || id == 0)
         fail_connection(a, H2_PROTOCOL_ERROR,
                         BROKE "a PRIORITY_UPDATE on a stream, or for none");
-    else if (stream_of(a->c, id) != NULL)
-        add_event(a->found, H2_PRIORITY, id,
-                  urgency_of((const char *)a->at + 4, a->len - 4));
+    else if (stream != NULL) {
+        stream->urgency =
+            (uint8_t)urgency_of((const char *)a->at + 4, a->len - 4);
+        add_event(a->found, H2_PRIORITY, id, stream->urgency);
+    }
     spend_frame(a);
 }
 

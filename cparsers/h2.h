@@ -65,6 +65,7 @@ typedef struct {
     uint8_t state;
     uint8_t seconds; /* since its response, while it is half-closed (local) */
     uint8_t has_length;
+    uint8_t urgency;     /* RFC 9218 4.1 */
     int64_t send_window; /* RFC 9113 6.9.2: it may be negative */
     int64_t recv_window;
     uint64_t promised; /* by Content-Length, and not received */
@@ -112,7 +113,7 @@ typedef struct {
 
 /* What has happened. */
 enum {
-    H2_REQUEST,  /* text: a head of HTTP/1.1; number: urgency */
+    H2_REQUEST,  /* text: a head of HTTP/1.1 */
     H2_DATA,     /* text: octets; number: what counts in the window */
     H2_RESET,    /* the stream is closed; number: the code */
     H2_REFUSED,  /* the stream was malformed and is reset; text: why */
@@ -167,6 +168,9 @@ void h2_end_input(h2_connection *c);
 
 /* A second has passed. */
 void h2_pass_second(h2_connection *c);
+
+/* The urgency of a stream; of one that is gone the default. */
+uint32_t h2_urgency(const h2_connection *c, uint32_t id);
 
 /* How many octets of a body may be sent now; or H2_GONE. */
 long h2_room(const h2_connection *c, uint32_t id);

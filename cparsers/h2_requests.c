@@ -143,9 +143,10 @@ static void on_request(const arrival *a, h2_section *section)
     c->last_served = a->id;
     stream->has_length = section->has_length;
     stream->promised = section->length;
+    stream->urgency = (uint8_t)section->urgency;
     if (is_end)
         end_remote(c, stream);
-    event = add_event(found, H2_REQUEST, a->id, section->urgency);
+    event = add_event(found, H2_REQUEST, a->id, 0);
     event->flags =
         (is_end ? H2_END_STREAM : 0u) | (section->is_head ? H2_IS_HEAD : 0u);
     event->text.len = section->head_len;

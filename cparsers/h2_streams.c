@@ -101,6 +101,13 @@ int grow_windows(h2_connection *c, int64_t by)
     return 1;
 }
 
+uint32_t h2_urgency(const h2_connection *c, uint32_t id)
+{
+    const h2_stream *stream = stream_of(c, id);
+
+    return stream != NULL ? stream->urgency : H2_URGENCY;
+}
+
 void h2_end_input(h2_connection *c)
 {
     for (uint32_t i = c->nstreams; i > 0; i--) {

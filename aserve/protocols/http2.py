@@ -111,6 +111,10 @@ class Frames:
         events, frames = self._found.take()
         return end, frames == FRAMES, events
 
+    def urgency(self, stream_id: int) -> int:
+        """Return the urgency of a stream; of one that is gone the default."""
+        return lib.h2_urgency(self.connection, stream_id)
+
     def room(self, stream_id: int) -> int:
         """Return how many octets of a body may be sent now; GONE: there is no such stream."""
         return lib.h2_room(self.connection, stream_id)

@@ -68,7 +68,7 @@ def update(stream_id, count):
     ],
 )  # fmt: skip
 def test_a_request_becomes_a_head(fields, head):
-    is_head = (http2.REQUEST, 1, http2.END_STREAM, http2.DEFAULT_URGENCY, head + b"\r\n\r\n")
+    is_head = (http2.REQUEST, 1, http2.END_STREAM, 0, head + b"\r\n\r\n")
     assert Peer().ask(fields) == [is_head]
 
 
@@ -150,9 +150,13 @@ def test_a_websocket_is_asked_for_as_over_http1():
 def test_urgency_is_the_priority_fields(value, urgency):
     """RFC 9218 4.1: 0 is the most urgent, 3 the default; 7.1: a client may choose anew."""
     peer = Peer()
-    assert peer.ask(request(b"GET", b"/", (b"priority", value)))[0][3] == urgency
+    peer.ask(request(b"GET", b"/", (b"priority", value)))
+    assert peer.frames.urgency(1) == urgency
+    peer.send(frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\1u=2"))
+    assert peer.frames.urgency(1) == 2
     (event,) = peer.send(frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\1" + value))
-    assert event == (http2.PRIORITY, 1, 0, urgency, b"")
+    assert event == (http2.PRIORITY, 1, 0, urgency, b"") and peer.frames.urgency(1) == urgency
+    assert peer.frames.urgency(3) == http2.DEFAULT_URGENCY
 
 
 @pytest.mark.parametrize(

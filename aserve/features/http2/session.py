@@ -190,7 +190,7 @@ class Session(Carrier):
         """See Carrier."""
         if not self.is_closed:
             flags = http2.END_STREAM | http2.IS_HEAD * head.startswith(b"HEAD ")
-            self._on_request(stream_id, flags, http2.DEFAULT_URGENCY, head)
+            self._on_request(stream_id, flags, 0, head)
             self.flush()
 
     # --- called by the server ---
@@ -243,7 +243,7 @@ class Session(Carrier):
 
     # Requests
 
-    def _on_request(self, stream_id: int, flags: int, urgency: int, head: bytes) -> None:
+    def _on_request(self, stream_id: int, flags: int, number: int, head: bytes) -> None:
         """Begin a stream, or refuse it."""
         if self._service.connections.is_full():
             self._frames.reset(stream_id, http2.REFUSED_STREAM)
@@ -252,11 +252,12 @@ class Session(Carrier):
         connection = StreamConnection(self.connection, self._calls)
         wire = LoopWire(connection, head, is_new=False, can_bypass=False, protocol=request)
         stream = self._new_stream(stream_id, wire, request)
-        stream.has_no_body, stream.urgency = bool(flags & http2.IS_HEAD), urgency
+        stream.has_no_body = bool(flags & http2.IS_HEAD)
         stream.begin()
 
     def _new_stream(self, stream_id: int, wire: LoopWire, request: StreamRequest) -> StreamTransport:
         stream = StreamTransport(stream_id, wire, request, self.transport.get_extra_info, self._on_change)
+        stream.urgency = self._frames.urgency(stream_id)
         self._streams[stream_id] = stream
         return stream
 

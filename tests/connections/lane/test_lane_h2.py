@@ -80,6 +80,23 @@ def test_a_response_that_the_lane_cannot_send_takes_the_connection_along(serve, 
     assert server.call(lambda: len(server.server._listening.connections)) == 1
 
 
+def test_a_stream_that_leaves_keeps_its_urgency(serve):
+    """The event loop sends the rest of an urgent response first."""
+    server, client = serve(app)
+    asked = [client.ask(request(b"GET", b"/large", (b"priority", value))) for value in (b"u=7", b"u=1", b"u=2")]
+    wait_until(lambda: server.statistics().responses_unsent_bytes == 3 * len(LARGE) - 65_535)
+    order: list[int] = []
+    client._on_event = lambda event: order.append(event.stream_id) if getattr(event, "data", b"") else None
+    for number in asked:
+        client.frames.increment_flow_control_window(1 << 20, number)
+    client.frames.increment_flow_control_window(1 << 20)
+    client.flush()
+    while not all(client.streams[number].is_over for number in asked):
+        client.receive()
+    lasts = {number: at for at, number in enumerate(order)}
+    assert sorted(asked, key=lasts.__getitem__) == [asked[1], asked[2], asked[0]]
+
+
 def test_a_body_finds_the_requests_before_it_running(serve):
     """The streams that run in the lane come to the event loop as they are answered."""
     gate = apps.Gate(app)
