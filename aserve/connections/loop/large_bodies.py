@@ -115,9 +115,7 @@ def send_memory(outbox: Outbox, exchange: Exchange, reply: tuple[bytes, bytes | 
         outbox.when_empty(MemoryBody(outbox, exchange, reply).send)
         return
     outbox.take_completion()
-    # A stream's transport takes a body as it is, and has room again when all of it is sent.
-    pieces = (octets for octets in reply) if exchange.connection.is_stream else pieces_of(*reply)
-    Steps(outbox, exchange, pieces).go_on()
+    Steps(outbox, exchange, pieces_of(*reply)).go_on()
 
 
 def send_file(outbox: Outbox, exchange: Exchange, reply: FileResponse) -> None:
