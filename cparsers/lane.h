@@ -126,8 +126,7 @@ typedef struct {
     tls_context
         *context;      /* of new handshakes; NULL: they are LEFT, unread; the
                            * lane's, as the next two are */
-    tls_context *next; /* to be taken when has_next; atomic */
-    uint32_t has_next; /* atomic */
+    tls_context *next; /* to be taken, unless it is NULL; atomic */
     uint32_t is_off;   /* accepts no more; atomic */
     uint32_t pause;    /* why it does not accept for now; 0: it does */
 } lane_listener;

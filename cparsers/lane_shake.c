@@ -11,15 +11,22 @@
 
 #include <string.h>
 
+/* `next` when handshakes are to have none; NULL: nothing is new. */
+static tls_context *none(lane_listener *listener)
+{
+    return (tls_context *)(void *)listener;
+}
+
 /* The context of a new handshake. */
 static tls_context *current(lane_listener *listener)
 {
-    if (__atomic_load_n(&listener->has_next, __ATOMIC_RELAXED) &&
-        __atomic_exchange_n(&listener->has_next, 0, __ATOMIC_ACQ_REL)) {
+    tls_context *next;
+
+    if (__atomic_load_n(&listener->next, __ATOMIC_RELAXED) != NULL) {
+        next = __atomic_exchange_n(&listener->next, NULL, __ATOMIC_ACQ_REL);
         if (listener->context != NULL)
             tls_context_free(listener->context);
-        listener->context =
-            __atomic_exchange_n(&listener->next, NULL, __ATOMIC_ACQ_REL);
+        listener->context = next != none(listener) ? next : NULL;
     }
     return listener->context;
 }
@@ -29,18 +36,19 @@ static void put_next(lane_listener *listener, tls_context *context)
     tls_context *old =
         __atomic_exchange_n(&listener->next, context, __ATOMIC_ACQ_REL);
 
-    if (old != NULL)
+    if (old != NULL && old != none(listener))
         tls_context_free(old);
 }
 
 void lane_renew(lane *set, uint32_t i, tls_context *context)
 {
+    lane_listener *listener = &set->listeners[i];
+
     if (set->is_closed)
         return;
     if (context != NULL)
         tls_context_share(context);
-    put_next(&set->listeners[i], context);
-    __atomic_store_n(&set->listeners[i].has_next, 1, __ATOMIC_RELEASE);
+    put_next(listener, context != NULL ? context : none(listener));
 }
 
 void drop_contexts(lane *set)

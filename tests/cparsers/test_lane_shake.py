@@ -245,7 +245,7 @@ def test_the_end_of_the_lane_ends_handshakes(secure, authority):
     assert secure.set.nconns == 1
     lib.lane_begin(secure.set, fd, 1)
     lib.lane_renew(secure.set, 0, ffi.NULL)
-    assert secure.set.nconns == 0 and not secure.set.listeners[0].has_next
+    assert secure.set.nconns == 0 and secure.set.listeners[0].next == ffi.NULL
 
 
 def test_a_connection_that_cannot_begin_is_closed(secure, authority):

@@ -15,7 +15,7 @@ void require(int kept, const char *promise)
     abort();
 }
 
-int refused_call;
+__thread int refused_call;
 void *__real_malloc(size_t len);
 void *__real_calloc(size_t count, size_t len);
 void *__real_realloc(void *block, size_t len);

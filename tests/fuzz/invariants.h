@@ -21,9 +21,9 @@ char *guarded_copy(guarded_area *area, const void *data, size_t len);
 /* Abort, saying which promise was broken, unless it was kept. */
 void require(int kept, const char *promise);
 
-/* The allocation that gets no memory, counted down; 0: none.  The linker gives
+/* The allocation of this thread that gets no memory, counted down; 0: none.  The linker gives
  * all sources this malloc(), calloc() and realloc(). */
-extern int refused_call;
+extern __thread int refused_call;
 
 /* Called by libFuzzer, or by replay.c for each file. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);

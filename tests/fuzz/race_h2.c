@@ -4,7 +4,8 @@
  * of one connection at once; the main thread, as an event loop, takes
  * connections that speak HTTP/2 into the lane, goes on with those that leave,
  * sweeps, flushes, renews the certificate, drains, and in wild rounds closes
- * the lane while workers are still at it; clients begin many streams at once,
+ * the lane while workers are still at it; in some of these memory is refused at
+ * random; clients begin many streams at once,
  * reset some, send bodies, and leave politely or not.
  * Promises: a client gets the responses to its own requests, each on its
  * stream, and one that stays gets all of them (rounds that are not wild).  In
@@ -74,6 +75,7 @@ static pthread_mutex_t leadership = PTHREAD_MUTEX_INITIALIZER;
 static job_queue for_workers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static job_queue for_main = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static outsider outsiders[FDS];                    /* the main thread's */
+static int is_short;                               /* this round: of memory */
 static int is_wild;                                /* this round */
 static int clients_stop, workers_stop, is_closing; /* atomic */
 static int nclients; /* that have not ended; atomic */
@@ -145,6 +147,13 @@ static void take(const lane_arrival *arrival)
     }
 }
 
+/* In a round that is short of memory: soon an allocation gets none. */
+static void refuse(unsigned *seed)
+{
+    if (is_short && roll(seed, 4) == 0)
+        refused_call = 1 + (int)roll(seed, 16);
+}
+
 static void *work(void *argument)
 {
     unsigned seed = *(unsigned *)argument;
@@ -152,10 +161,13 @@ static void *work(void *argument)
 
     while (!is_set(&workers_stop)) {
         if (pop(&for_workers, &request)) {
+            refuse(&seed);
             answer(&request, &seed);
         } else if (pthread_mutex_trylock(&leadership) == 0) {
-            int n = set.is_closed ? 0 : lane_poll(&set, 2);
+            int n;
 
+            refuse(&seed);
+            n = set.is_closed ? 0 : lane_poll(&set, 2);
             for (int i = 0; i < n; i++)
                 take(&arrivals[i]);
             pthread_mutex_unlock(&leadership);
@@ -258,7 +270,8 @@ static void take_frame(client *self, const unsigned char *at, size_t len)
 {
     uint32_t id = (uint32_t)at[7] << 8 | at[8];
 
-    require(at[3] != 3 && (at[3] != 7 || is_wild), "nobody is sent away");
+    require((at[3] != 3 || is_short) && (at[3] != 7 || is_wild),
+            "nobody is sent away");
     if (at[3] == 4 && (at[4] & 1) == 0)
         put_frame(self, 4, 1, 0, NULL, 0);
     self->is_ending |= at[3] == 7;
@@ -288,7 +301,7 @@ static int receive_some(client *self)
     if (n <= 0) {
         error = tls_lib.SSL_get_error(self->ssl, n);
         require(error != WANT_READ, "every request is answered");
-        require(error != ZERO_RETURN || is_set(&is_closing) ||
+        require(error != ZERO_RETURN || is_set(&is_closing) || is_short ||
                     count_open(self) == 0,
                 "what a GOAWAY does not exclude is answered");
         return 0;
@@ -593,8 +606,10 @@ static void let_due_leave(int seconds)
 
 static void renew(void)
 {
-    tls_context *made = new_server(0x303, "\x02h2\x08http/1.1", 12);
+    tls_context *made;
 
+    refused_call = 0; /* a server.pem that cannot be read is a fault */
+    made = new_server(0x303, "\x02h2\x08http/1.1", 12);
     lane_renew(&set, 0, made);
     tls_context_free(made);
 }
@@ -605,6 +620,7 @@ static void turn(unsigned *seed)
     lane_released shaking[4];
 
     __atomic_add_fetch(&set.now, 1, __ATOMIC_RELAXED);
+    refuse(seed);
     take_jobs();
     serve_outsiders();
     lane_sweep(&set, 100000, 100000);
@@ -686,6 +702,7 @@ static void run_round(unsigned *seed)
     unsigned worker_numbers[WORKERS], client_numbers[CLIENTS];
     long end = now_ms() + ROUND_MS;
 
+    refused_call = 0; /* of the round before */
     open_lane();
     clients_stop = workers_stop = is_closing = 0;
     nclients = CLIENTS;
@@ -733,8 +750,9 @@ int main(int argc, char **argv)
     client_ctx = tls_lib.SSL_CTX_new(client_lib.TLS_client_method());
     require(client_ctx != NULL, "there is memory");
     before = count_descriptors();
-    for (unsigned i = 0; now_ms() < end || i < 2; i++) {
-        is_wild = i % 2;
+    for (unsigned i = 0; now_ms() < end || i < 3; i++) {
+        is_wild = i % 3 > 0;
+        is_short = i % 3 == 2;
         run_round(&seed);
     }
     tls_lib.SSL_CTX_free(client_ctx);
