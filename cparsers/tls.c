@@ -40,7 +40,7 @@ struct tls_session {
     uint8_t is_broken;
     uint8_t is_at_end;  /* the client has announced its end */
     uint8_t is_greeted; /* tls_greet has begun it */
-    uint8_t is_answered;
+    uint8_t is_answered; /* something was sent */
 };
 
 static void *method; /* of our BIOs; set by tls_open_bio, once */
@@ -304,6 +304,7 @@ uint32_t tls_out_len(const tls_session *session)
 
 void tls_clear_out(tls_session *session)
 {
+    session->is_answered |= session->out_len > 0;
     free(session->out);
     session->out = NULL;
     session->out_at = session->out_len = session->out_cap = 0;

@@ -255,3 +255,27 @@ def test_a_connection_that_cannot_begin_is_closed(secure, authority):
     assert secure.set.nconns == 0
     client.step()
     assert client.read() == b""
+
+
+def test_a_handshake_that_began_with_urgent_data_keeps_no_octets(secure, authority):
+    """It wakes the lane, and is none of the hello; the event loop goes on, and no octet is kept for a session begun anew."""
+    client = Client(secure, authority)
+    client.sock.send(b"!", socket.MSG_OOB)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not any(secure.owned["sessions"]) and time.monotonic() < deadline:
+        secure.poll(10)
+    out = ffi.new("lane_released[]", 1)
+    assert lib.lane_release_shaking(secure.set, 0, out, 1) == 1
+    session = OwnSession(lib.lane_take_session(secure.set, out[0].fd))
+    with socket.socket(fileno=out[0].fd):
+        lib.lane_left(secure.set)
+        is_done = False
+        while not is_done:
+            is_done = client.memory.shake_hands()
+            session.feed(client.memory.outgoing.read())
+            with contextlib.suppress(ssl.SSLWantReadError):
+                session.do_handshake()
+            client.memory.incoming.write(session.take())
+        client.memory.session.write(GET)
+        session.feed(client.memory.outgoing.read())
+        assert bytes(session.read(1000)) == GET and not session.hello
