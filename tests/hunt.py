@@ -1,8 +1,9 @@
 """A hunt for lost wake-ups in the lane and in the C path: python tests/hunt.py [REQUESTS] [--seconds N] [FLAGS...]
 
-Pieces of a minute (--seconds) come one after another until REQUESTS (a million) were answered on this commit and interpreter: one or two
-kept connections with pauses of random length, so that threads sleep and the lane changes its owner; and starts, whose first request waits for
-the server or comes at once. The server has one thread, and one worker or none, beside no or four busy processes. Each request must be answered
+Pieces of a minute (--seconds) come one after another until REQUESTS (a million) were answered on this commit and interpreter: 1, 2 and 100
+streams of HTTP/2 over TLS, to an app that sleeps, computes or does neither, on one thread and on eight; one or two kept connections; both
+with pauses of random length, so that threads sleep and the lane changes its owner; and starts, whose first request waits for
+the server or comes at once. The server has otherwise one thread, and one worker or none, beside no or four busy processes. Each request must be answered
 within a second of its due time; of a late one stands beside it for how long threads of both sides waited for a CPU meanwhile, and less than half of
 the time explains nothing. Each piece is a line of build/hunt.jsonl as it ends; a run that was stopped goes on behind the last. Further arguments
 are flags for the server, which runs on the interpreter that runs this. Loopback only; the exit status is 1 if an answer on this commit was late
@@ -22,6 +23,7 @@ import pathlib
 import platform
 import random
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -32,14 +34,19 @@ from harness.process import ServerProcess
 from whole import ROOT, commit, read_records
 
 RESULTS = ROOT / "build/hunt.jsonl"
-APP = f"{ROOT / 'tests/harness/apps.py'}:hello"
+APPS = ROOT / "tests/harness/apps.py"
+PEM = str(ROOT / "tests/fuzz/server.pem")
 DUE_SECONDS, PATIENCE_SECONDS, LOOK_SECONDS = 1.0, 30.0, 0.1
 # Behind most requests the next one comes at once; pauses are as often short as long, from a spin to more than any stall that the lane watches for.
 PAUSE_SHARE, SHORTEST_SECONDS, LONGEST_SECONDS = 0.2, 1e-6, 0.03
 SPLIT_SHARE = 0.01  # of requests whose head comes in two pieces: the connection leaves the lane, and comes back
 GET, END = b"GET / HTTP/1.1\r\nHost: hunt\r\n\r\n", b"hello\n"
+BLOCK = b"\x82\x87\x84\x01\x04hunt"  # of HPACK: GET, https, /, and the authority
 BUSY = "import sys, time\nend = time.monotonic() + float(sys.argv[1])\nwhile time.monotonic() < end: pass"
-PIECES = list(itertools.product(("1 connection", "2 connections", "starts"), (0, 4), ((), ("--workers", "1"))))
+PIECES = [
+    *itertools.product(("1 stream", "2 streams", "100 streams"), (0, 4), (("--threads", "1"), ("--threads", "8"))),
+    *itertools.product(("1 connection", "2 connections", "starts"), (0, 4), ((), ("--workers", "1"))),
+]
 
 
 class Client:
@@ -92,6 +99,63 @@ class Client:
             self.receive(since)
 
 
+class Streams(Client):
+    """A connection of HTTP/2 over TLS with up to so many streams at once, whose frames are written here: h2 takes a millisecond for a request."""
+
+    def __init__(self, address: tuple[str, int], count: int) -> None:
+        super().__init__(address)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.set_alpn_protocols(["h2"])
+        self._sock = context.wrap_socket(self._sock)
+        self._count, self._octets = count, b""
+        self._open: dict[int, float] = {}
+        self._answered_at = 0.0  # many streams wait for one thread: the next answer is due within a second of the last
+        # Settings, and room for all responses that will come.
+        self.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0) + frame(8, 0, 0, b"\x7f\0\0\0"))
+
+    def hunt(self, until: float, rng: random.Random) -> None:
+        """Begin streams, as many as are free or fewer, and pause before some."""
+        stream = 1
+        while time.monotonic() < until and not (self.answers and self.answers[-1][0] >= PATIENCE_SECONDS):
+            if rng.random() < PAUSE_SHARE:
+                pause(rng)
+            self.look()
+            begun = range(stream, stream + 2 * rng.randint(1, max(self._count - len(self._open), 1)), 2)
+            stream, since = begun.stop, time.monotonic()
+            self._open.update(dict.fromkeys(begun, since))
+            self.send(b"".join(frame(1, 5, number, BLOCK) for number in begun))
+            self._take(rng.randrange(self._count))
+        self._take(0)
+
+    def _take(self, most: int) -> None:
+        """Take answers until no more than these streams are open."""
+        while len(self._open) > most:
+            try:
+                received = self._sock.recv(1 << 16)
+            except (TimeoutError, socket.timeout):
+                self.answers += [(time.monotonic() - since, 0.0) for since in self._open.values()]
+                self._open.clear()
+                return
+            if not received:
+                raise SystemExit("the server has closed")
+            self._octets += received
+            while len(self._octets) >= 9 and len(self._octets) >= (end := 9 + int.from_bytes(self._octets[:3], "big")):
+                kind, flags, stream = self._octets[3], self._octets[4], int.from_bytes(self._octets[5:9], "big")
+                if kind in (3, 7) or (kind == 0 and self._octets[9:end] != END):
+                    raise SystemExit(f"a wrong answer: {self._octets[:end]!r}")
+                if kind == 0 and flags & 1:
+                    took = time.monotonic() - max(self._open.pop(stream), self._answered_at)
+                    self._answered_at = time.monotonic()
+                    self.answers.append((took, waited(self._pids) - self._waited if took > DUE_SECONDS else 0.0))
+                self._octets = self._octets[end:]
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    """Return a frame (RFC 9113 section 4.1)."""
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
 def children_of(pid: int) -> list[int]:
     """Return the children of a process."""
     return [
@@ -128,9 +192,15 @@ def busy(count: int, seconds: float) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def serving(flags: Sequence[str], folder: pathlib.Path, fds: Sequence[int] = ()) -> Iterator[ServerProcess]:
-    """Run a server, and stop it."""
-    server = ServerProcess([APP, "--threads", "1", *flags], folder, {}, fds=fds)
+def serving(
+    flags: Sequence[str],
+    folder: pathlib.Path,
+    fds: Sequence[int] = (),
+    app: str = "hello",
+    launcher: Sequence[str] = (),
+) -> Iterator[ServerProcess]:
+    """Run a server, and stop it; with a launcher `flags` name the address."""
+    server = ServerProcess([f"{APPS}:{app}", "--threads", "1", *flags], folder, {}, launcher, fds)
     try:
         yield server
         server.signal()
@@ -147,6 +217,16 @@ def hunt_kept(count: int, flags: Sequence[str], folder: pathlib.Path, seconds: f
             client.watch(server)
         list(pool.map(lambda client: client.hunt(until, random.Random()), clients))
     return [answer for client in clients for answer in client.answers]
+
+
+def hunt_streams(count: int, flags: Sequence[str], folder: pathlib.Path, seconds: float) -> list[tuple[float, float]]:
+    """Return the times of requests on up to so many streams at once."""
+    address = ["--bind", "https://127.0.0.1:0", "--certificate", PEM, "--key", PEM, "--http2", "auto"]
+    with serving([*address, *flags], folder, app="delayed", launcher=["env"]) as server:
+        client = Streams(server.address, count)
+        client.watch(server)
+        client.hunt(time.monotonic() + seconds, random.Random())
+    return client.answers
 
 
 def hunt_starts(flags: Sequence[str], folder: pathlib.Path, seconds: float) -> list[tuple[float, float]]:
@@ -177,7 +257,10 @@ def hunt(number: int, seconds: float, flags: Sequence[str]) -> dict[str, object]
     kind, busy_count, processes = PIECES[number % len(PIECES)]
     with tempfile.TemporaryDirectory() as folder, busy(busy_count, seconds):
         where = [*processes, *flags], pathlib.Path(folder), seconds
-        found = hunt_starts(*where) if kind == "starts" else hunt_kept(int(kind[0]), *where)
+        if kind == "starts":
+            found = hunt_starts(*where)
+        else:
+            found = (hunt_streams if "stream" in kind else hunt_kept)(int(kind.split()[0]), *where)
     late = sorted(((took, waits) for took, waits in found if took > DUE_SECONDS), reverse=True)
     return {
         "kind": kind, "busy": busy_count, "flags": where[0], "requests": len(found), "slowest_seconds": round(max(found)[0], 4),

@@ -8,6 +8,7 @@ import gc
 import io
 import json
 import os
+import random
 import resource
 import signal
 import sys
@@ -52,6 +53,13 @@ def hello(environ: Any, start_response: Any) -> list[bytes]:
     """Return a list with one body."""
     start_response("200 OK", PLAIN)
     return [b"hello\n"]
+
+
+def delayed(environ: Any, start_response: Any) -> list[bytes]:
+    """Sleep for up to two milliseconds, compute for about one, do both or neither; then as hello."""
+    time.sleep(random.choice([0, random.uniform(0, 0.002)]))
+    sum(range(random.choice([0, 50_000])))
+    return hello(environ, start_response)
 
 
 def several_chunks(environ: Any, start_response: Any) -> list[bytes]:
