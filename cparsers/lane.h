@@ -125,7 +125,7 @@ typedef struct {
                       * lane_adopt; set before lane_open */
     tls_context
         *context;      /* of new handshakes; NULL: they are LEFT, unread; the
-                           * lane's, as the next two are */
+                           * lane's, as the next is */
     tls_context *next; /* to be taken, unless it is NULL; atomic */
     uint32_t is_off;   /* accepts no more; atomic */
     uint32_t pause;    /* why it does not accept for now; 0: it does */
