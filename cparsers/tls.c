@@ -38,8 +38,8 @@ struct tls_session {
     size_t out_at, out_len, out_cap;
     unsigned long error; /* of OpenSSL, when it is broken */
     uint8_t is_broken;
-    uint8_t is_at_end;  /* the client has announced its end */
-    uint8_t is_greeted; /* tls_greet has begun it */
+    uint8_t is_at_end;   /* the client has announced its end */
+    uint8_t is_greeted;  /* tls_greet has begun it */
     uint8_t is_answered; /* something was sent */
 };
 
