@@ -136,6 +136,10 @@ def test_while_no_worker_can(served):
     assert process.stop() == 0
 
 
+# The heights of a certificate's cells: a date is one line on a phone, too.
+DATES = """showRequests({workers: [], certificates: [{
+    name: "shop.example", until: "2027-02-27 11:13 UTC", renewed_on: "2027-01-29 13:44 UTC", fault: "x", again: "2026-11-29 11:24 UTC",
+}]}); [...document.querySelectorAll('#certificates td')].map((cell) => cell.offsetHeight)"""
 CELLS = "[...document.querySelectorAll('#at td.text')].map((cell) => cell.textContent)"
 
 
@@ -165,6 +169,8 @@ def test_a_browser_shows_the_page(served, raw_client, tmp_path, short_folder):
         assert re.fullmatch(r"(0(\.\d+)?|1) of 64", busy)
         assert page.evaluate("document.getElementById('link').className") == "live"
         assert page.evaluate("document.documentElement.scrollWidth") == 320
+        heights = page.evaluate(DATES)
+        assert len(heights) == 4 and max(heights[:3]) < 30
         page.wait_for("document.getElementById('busy').textContent === '1 of 64'")  # the next event
         gate.with_name("b>.go").touch()
         assert client.recv_response().status == 200
