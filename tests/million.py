@@ -24,9 +24,9 @@ import time
 from typing import Any
 
 import soak
+from harness import sidecars
 from harness.client import RawClient, Truncated
 from harness.process import ServerProcess
-from harness.streams import encode_head
 from harness.waiting import wait_until
 
 from aserve.connections.lane.native import _native
@@ -78,7 +78,7 @@ def front(protocol: str, body: bytes) -> bytes:
     """Return a request of a front server."""
     vars = {"CONTENT_LENGTH": str(len(body)), "REQUEST_METHOD": "POST" if body else "GET"}
     vars.update(PATH_INFO="/echo" if body else "/", QUERY_STRING="", SERVER_PROTOCOL="HTTP/1.1", HTTP_HOST="soak")
-    return encode_head(protocol, vars) + body
+    return sidecars.encode(protocol, vars, body)
 
 
 # Each on a connection of its own: what is sent, how the reply begins and ends.

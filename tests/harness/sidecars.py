@@ -25,9 +25,13 @@ def uwsgi(vars: dict[str, str], body: bytes = b"", modifier1: int = 0) -> bytes:
 
 def scgi(vars: dict[str, str], body: bytes = b"") -> bytes:
     """Return a netstring of SCGI with a body: CONTENT_LENGTH comes first."""
-    pairs = {"CONTENT_LENGTH": str(len(body)), "SCGI": "1", **vars}
-    text = "".join(f"{text}\0" for pair in pairs.items() for text in pair)
-    return f"{len(text)}:{text},".encode("latin-1") + body
+    return netstring({"CONTENT_LENGTH": str(len(body)), "SCGI": "1", **vars}) + body
+
+
+def netstring(vars: dict[str, str]) -> bytes:
+    """Return a netstring of these vars alone."""
+    text = "".join(f"{text}\0" for pair in vars.items() for text in pair)
+    return f"{len(text)}:{text},".encode("latin-1")
 
 
 def encode(protocol: str, vars: dict[str, str], body: bytes = b"") -> bytes:

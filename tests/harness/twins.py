@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 
 from aserve.features.access_log import AccessLogging
 
+from . import sidecars
 from .apps import READS
 from .extensions import extension_of, flush_ends
 from .running import RunningServer
-from .streams import CORPUS, encode_head, mutations
+from .streams import CORPUS, mutations
 from .waiting import PATIENCE_SECONDS
 
 # Answers
@@ -377,7 +378,8 @@ def front_requests(draw: Any, protocol: str) -> bytes:
         vars.pop(
             draw(st.sampled_from(["CONTENT_LENGTH", "REQUEST_METHOD", "PATH_INFO", "QUERY_STRING", "REQUEST_URI"]))
         )
-    octets = encode_head(protocol, vars) + body
+    head = sidecars.uwsgi(vars) if protocol == "uwsgi" else sidecars.netstring({**vars, "SCGI": "1"})
+    octets = head + body
     if draw(st.integers(0, 5)) == 0:
         place, added, left_out = draw(mutations)
         place %= len(octets)
