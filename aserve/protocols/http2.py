@@ -119,9 +119,9 @@ class Frames:
         """Return how many octets of a body may be sent now; GONE: there is no such stream."""
         return lib.h2_room(self.connection, stream_id)
 
-    def send(self, stream_id: int, head: bytes, octets: bytes | memoryview, flags: int = 0) -> int:
+    def send(self, stream_id: int, head: bytes, octets: bytes, flags: int = 0) -> int:
         """Send a head, if it is not empty, and octets of the body; return a number below 0 if the stream is GONE, or the head MALFORMED."""
-        return lib.h2_send(self.connection, stream_id, head, len(head), ffi.from_buffer(octets), len(octets), flags)
+        return lib.h2_send(self.connection, stream_id, head, len(head), octets, len(octets), flags)
 
     def give_room(self, stream_id: int, count: int) -> None:
         """Let the client send more of a body, unless it has just reset the stream."""

@@ -100,14 +100,13 @@ class StreamTransport(asyncio.Transport):
         if is_last and self.request.asks_websocket:
             self.wire.eof_received()
 
-    def take(self, count: int) -> bytes | memoryview:
+    def take(self, count: int) -> bytes:
         """Take octets to send."""
-        pending = self.pending
-        if type(pending) is memoryview:
-            self.pending = pending[count:] or bytearray()
-            return pending[:count]
-        octets = bytes(pending[:count])
-        del pending[:count]
+        octets = bytes(self.pending[:count])
+        if type(self.pending) is bytearray:
+            del self.pending[:count]
+        else:
+            self.pending = self.pending[count:] or bytearray()
         return octets
 
     def on_sent(self) -> None:
