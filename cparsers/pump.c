@@ -1,4 +1,5 @@
-/* pump.c -- turns, and sending to a socket in one of them. */
+/* pump.c -- turns, and sending to a socket in one of them.  Long: bodies of
+ * memory, of files and of TLS share the turns. */
 #define _GNU_SOURCE /* epoll, eventfd, sendfile, POSIX beside C99 */
 #include "pump.h"
 
