@@ -6,6 +6,7 @@ Spec:     RFC 9113.
 Not here: frames, windows, floods, field sections (cparsers/h2.h; protocols/http2.py), a stream's transport (stream.py), its request (request.py), the order of writing (turns.py).
 
 A stream has a Connection and a LoopWire of its own, so that threads, deadlines, limits, logs and metrics treat it as a connection of HTTP/1.1.
+Long: what asyncio, the streams and the lane call changes the state of one connection.
 """
 
 from __future__ import annotations
