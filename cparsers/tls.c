@@ -357,6 +357,7 @@ static int send_out(tls_session *session, int fd)
         else if (errno != EINTR)
             return -1;
     }
+    session->is_answered |= session->out_len > 0;
     session->out_at = session->out_len = 0;
     return 1;
 }

@@ -112,9 +112,9 @@ def test_hints_name_a_near_module(folder):
 def test_hints_name_a_near_subcommand(folder):
     """The beginning of a subcommand and a mistyped subcommand get a proposal; a module of the folder is no subcommand."""
     assert {*TOLD} == {*OWN, *commands()}
-    assert hint_for_module("st") == hint_for_module("staus") == "did you mean the subcommand status?"
-    (folder / "statuses.py").write_text("")
-    assert hint_for_module("statuss") == "did you mean statuses?"
+    assert hint_for_module("st") == hint_for_module("statsu") == "did you mean the subcommand status?"
+    (folder / "stations.py").write_text("")
+    assert hint_for_module("statons") == "did you mean stations?"
 
 
 @pytest.mark.parametrize("spec", ["C:\\proj\\app.py", "C:\\proj\\app.py:app", "c:/proj/app.py", "C:projapp.py"])
