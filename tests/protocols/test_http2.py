@@ -281,7 +281,7 @@ def test_a_large_head_has_several_frames():
 
 
 def test_windows_bound_what_is_sent():
-    """RFC 9113 6.9: of the connection, of the stream, by settings, and one frame at a time."""
+    """RFC 9113 6.9: of the connection, of the stream, and by settings; a frame has 16 KiB at most."""
     peer = Peer()
     peer.send(frame(SETTINGS, 0, 0, setting(4, 10)))
     peer.ask(request())
@@ -291,7 +291,14 @@ def test_windows_bound_what_is_sent():
     peer.send(update(1, 7))
     assert peer.frames.room(1) == 2  # RFC 9113 6.9.2: the window was negative
     peer.send(update(1, 1 << 20))
-    assert peer.frames.room(1) == 16384
+    assert peer.frames.room(1) == 65525
+    assert peer.frames.send(1, b"", bytes(40_000)) == 40_000
+    assert [(flags, len(octets)) for kind, flags, _, octets in peer.sent() if kind == DATA] == [
+        (0, 16384),
+        (0, 16384),
+        (0, 7232),
+    ]
+    assert peer.frames.room(1) == 25525
     assert peer.frames.send(1, b"", b"end", http2.END_STREAM) == 3 and peer.sent()[-1] == (DATA, END_STREAM, 1, b"end")
 
 
