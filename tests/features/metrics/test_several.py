@@ -30,6 +30,7 @@ from aserve.features.metrics.exporter import Exporter
 from aserve.features.metrics.scrapes import open_metrics
 from aserve.features.metrics.table import ATTACHED, FIRST_WORD, PLACES, SILENT, SUPERVISED, WORKER_START, WORKERS
 from aserve.lifecycle.lone import Lone
+from aserve.processes.children import children
 from aserve.processes.upgrade.inheritance import Inheritance, OldWorkers
 from aserve.settings import ConfigError
 
@@ -147,6 +148,15 @@ def test_numbers_never_fall(supervised):
     for child in list(one.children):
         one.end(child)
     assert exceptions(one) == {"1": 115, "2": 7}
+
+
+def test_requests_lost_with_a_worker_are_counted(supervised, monkeypatch):
+    one = supervised(2)
+    _, second = one.start()
+    monkeypatch.setattr(children, "read_in_flight", lambda table: [(1.0, "GET /a"), (2.0, "GET /b")])
+    one.end(second, number=signal.SIGKILL)
+    found = {key: value for key, value in read(one).items() if key[0] == "aserve_requests_total" and value}
+    assert found == {("aserve_requests_total", "2", "cut", "none"): 2}
 
 
 def test_restarts_by_reason(supervised):
