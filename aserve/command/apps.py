@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("aserve")
 
-SERVING_SECONDS = 1.0  # until an import is asked whether it serves, as by Flask's app.run()
+SERVING_SECONDS = 1.0  # between two looks at an import: whether it serves, as by Flask's app.run()
 SERVING = ("run_simple", "serve_forever")  # of Werkzeug, with its reloader, too; of socketserver, gevent
 SERVES_ITSELF = (
     ", and serves by a server of its own: aserve serves the app instead if that call is removed, or stands below "
@@ -84,16 +84,18 @@ def _watched(plan: Plan) -> Iterator[None]:
 
 def _tell(is_over: _thread.LockType, importer: int, what: str) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the main thread gets them
-    began_at, due = time.monotonic(), [SERVING_SECONDS, SLOW_START_SECONDS]
-    while not is_over.acquire(timeout=max(began_at + due[0] - time.monotonic(), 0.0)):
+    began_at, at = time.monotonic(), SERVING_SECONDS
+    while not is_over.acquire(timeout=max(began_at + at - time.monotonic(), 0.0)):
         calls = calls_of(outer_frames(sys._current_frames().get(importer)))
         is_serving = any(call.function in SERVING for call in calls)
-        if is_serving or due[0] >= SLOW_START_SECONDS:
-            logger.warning(
-                "%s is being imported, for %.0f s%s; that is at (%s):\n%s",
-                what, time.monotonic() - began_at, SERVES_ITSELF if is_serving else "", ORDER, show_calls(calls).rstrip(),
-            )  # fmt: skip
-        due = due[1:] or [2 * due[0]]
+        if not is_serving and at < SLOW_START_SECONDS:
+            at += SERVING_SECONDS
+            continue
+        logger.warning(
+            "%s is being imported, for %.0f s%s; that is at (%s):\n%s",
+            what, time.monotonic() - began_at, SERVES_ITSELF if is_serving else "", ORDER, show_calls(calls).rstrip(),
+        )  # fmt: skip
+        at = max(2 * at, SLOW_START_SECONDS)
 
 
 def _load_main(plan: Plan) -> WSGIApp:
