@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from harness.fakes import FakeConnection
+from harness.gateways import Left
 
 from aserve import rpc
 from aserve.compat.routes import Routes, compile_routes, lacks_action
@@ -344,3 +345,10 @@ def test_rpcret_of_something_else(result, caplog):
     returning(result)
     assert split(respond("rpcret given"))[0].endswith("500 Internal Server Error")
     assert len(caplog.records) == 1
+
+
+def test_a_child_of_a_function(fork):
+    """A process forked by a function leaves at its return."""
+    rpc.register("fork", lambda: fork[0]() or b"x")
+    with pytest.raises(Left):
+        respond("rpc fork")

@@ -13,7 +13,7 @@ from harness.refusals import error_of
 from aserve.features import SETTINGS, Config
 from aserve.settings import ConfigError, parse_bind
 from aserve.settings.bind import TLS_KEYS
-from aserve.settings.table import TLS
+from aserve.settings.table import TLS, EngineSettings
 
 pytestmark = pytest.mark.long_on_pypy
 
@@ -231,3 +231,8 @@ def test_binds_that_speak_tls():
     config = Config(bind=[":80", "https://:443", "https://unix:/run/s?tls-min=1.3", "uwsgi://:1"], certificate="a.pem")
     assert [bind.spec for bind in config.tls_binds] == ["https://:443", "https://unix:/run/s?tls-min=1.3"]
     assert Config(bind=":80").tls_binds == []
+
+
+def test_the_number_of_workers_is_the_wanted_number():
+    """An option may choose another: features/scaling.py."""
+    assert EngineSettings().workers_after(wanted=3, present=5) == 3

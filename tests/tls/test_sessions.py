@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import socket
 import ssl
 import sys
 import types
@@ -113,6 +114,17 @@ def test_octets_arrive_both_ways(pair, version, size):
     while len(received) < size:
         received += client.read()
     assert received == body[:size]
+
+
+def test_octets_go_to_a_socket_if_the_session_can(pair):
+    """A session of Python's takes none; the transport has the records."""
+    client, session = pair()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        sent = session.send(ours.fileno(), b"octets")
+        session.write(b"octets"[sent:])
+        client.incoming.write(theirs.recv(1 << 16) if sent else session.take())
+    assert (sent, client.read()) == (6 if type(session) is OwnSession else 0, b"octets")
 
 
 def test_records_arrive_octet_by_octet(pair):

@@ -16,7 +16,7 @@ from aserve._cparsers import lib
 from aserve.features.http2.calls import RETURN_COUNT
 
 pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
-LARGE = b"x" * 100_000  # beyond a client's first window
+LARGE = b"x" * 200_000  # beyond a client's first window, and beyond a response of one write
 
 
 def app(environ, start_response):

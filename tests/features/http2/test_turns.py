@@ -14,7 +14,7 @@ from harness.http2_frames import PRIORITY_UPDATE, frame
 from harness.replies import returning
 
 from aserve.features.http2.stream import StreamTransport
-from aserve.features.http2.turns import FAIR_FRAMES, FLUSH_BYTES, Turns
+from aserve.features.http2.turns import FAIR_FRAMES, FLUSH_BYTES, MOST_FRAMES, Turns
 from aserve.protocols.http2 import FRAME_BYTES
 
 
@@ -105,3 +105,24 @@ def test_frames_of_one_step_go_out_together():
     ((call, of),) = steps
     call(of)
     assert of is session and flushes == [1, 0]
+
+
+class Counted(Turns):
+    """Turns whose streams have no end."""
+
+    def _send(self, session, stream, most_bytes):
+        self._sent_count += 1
+        self._waiting[stream.stream_id] = stream
+        return 1
+
+
+def test_one_step_sends_a_bounded_number_of_frames():
+    """Other connections have their turn between two steps."""
+    steps = []
+    turns = Counted(None, SimpleNamespace(call_soon=lambda call, session: steps.append((call, session))))
+    session = SimpleNamespace(may_send=True, flush=lambda: None)
+    turns.add(session, [SimpleNamespace(stream_id=1, is_sendable=True, urgency=3, state=None)])
+    for number in (1, 2):
+        call, _ = steps.pop()
+        call(session)
+        assert (turns._sent_count, len(steps)) == (number * MOST_FRAMES, 1)
