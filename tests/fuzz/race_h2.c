@@ -82,13 +82,12 @@ static int nclients; /* that have not ended; atomic */
 static unsigned long nanswers, nleft, nshaken; /* nanswers: atomic */
 static void *client_ctx;
 
-static void push(job_queue *queue, int number, uint32_t carrier,
-                 const char *path)
+static void push(job_queue *queue, int number, uint32_t of, const char *path)
 {
     pthread_mutex_lock(&queue->lock);
     require(queue->len < QUEUE_CAP, "a number has one request at a time");
     queue->jobs[queue->len].number = number;
-    queue->jobs[queue->len].carrier = carrier;
+    queue->jobs[queue->len].carrier = of;
     snprintf(queue->jobs[queue->len++].path, PATH_CAP, "%s", path);
     pthread_mutex_unlock(&queue->lock);
 }
@@ -225,7 +224,7 @@ static void put_request(client *self, unsigned i)
 
     block[6] = (unsigned char)len;
     self->open[i].id = self->next_id;
-    snprintf(self->open[i].path, PATH_CAP, "%s", (char *)block + 7);
+    memcpy(self->open[i].path, block + 7, (size_t)len + 1);
     block[0] = has_body ? 0x83 : 0x82;
     put_frame(self, 1, has_body ? 4 : 5, self->next_id, block,
               7 + (size_t)len);
