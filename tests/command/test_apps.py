@@ -11,6 +11,7 @@ import pytest
 
 from aserve.command import apps, cli
 from aserve.compat.uwsgi_api import memory
+from aserve.features import Config
 from aserve.lifecycle.mounts import nothing_here
 
 APP = "def app(environ, start_response):\n    start_response('200 OK', [])\n    return []\n"
@@ -71,6 +72,16 @@ def test_an_import_that_takes_long(served, monkeypatch, tmp_path):
     text = r"slow_app:make\(\.\.\.\) is being imported, for \d+ s; that is at \(the last call first\):\n"
     assert all(re.match(text, message) for message in told)
     assert 'slow_app.py", line 3, in connect' in told[-1]
+
+
+def test_deadlines_have_their_module_before_the_app(monkeypatch):
+    """A file of the app's may have the name of a module."""
+    found = []
+    monkeypatch.setattr(apps, "find_interrupt", lambda: found.append("there"))
+    apps.import_needed(Config())
+    assert found == []
+    apps.import_needed(Config(request_seconds=5))
+    assert found == ["there"]
 
 
 def test_an_import_that_serves_by_itself(served, monkeypatch, tmp_path):
