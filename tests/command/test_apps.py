@@ -74,7 +74,7 @@ def test_an_import_that_takes_long(served, monkeypatch, tmp_path):
     assert 'slow_app.py", line 3, in connect' in told[-1]
 
 
-def test_deadlines_have_their_module_before_the_app(monkeypatch):
+def test_modules_of_settings_are_imported_before_the_app(monkeypatch):
     """A file of the app's may have the name of a module."""
     found = []
     monkeypatch.setattr(apps, "find_interrupt", lambda: found.append("there"))
@@ -82,6 +82,9 @@ def test_deadlines_have_their_module_before_the_app(monkeypatch):
     assert found == []
     apps.import_needed(Config(request_seconds=5))
     assert found == ["there"]
+    pytest.importorskip("httptools")
+    apps.import_needed(Config(http_parser="httptools"))
+    assert "aserve.protocols.httptools1" in sys.modules
 
 
 def test_an_import_that_serves_by_itself(served, monkeypatch, tmp_path):
