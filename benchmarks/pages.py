@@ -190,7 +190,42 @@ def summary(folder: pathlib.Path = RESULTS) -> str:
         for known in KNOWN
     ]  # fmt: skip
     text = aligned(table(("server", "threads", *SUMMARY, "times as many"), rows), 2)
-    return "\n".join((_filled(_what(files[STEM])), text, _filled(_beside(files)), _filled(_behind(files))))
+    secure = (_filled(_what_secure(files["serve-cpython"])), secure_table(files["serve-cpython"]))
+    return "\n".join((_filled(_what(files[STEM])), text, *secure, _filled(_beside(files)), _filled(_behind(files))))
+
+
+# By set: what a reader calls it, and the number of connections.
+SECURE = {
+    "TLS kept": ("TLS, HTTP/1.1", "100"),
+    "HTTP/2 x 1": ("HTTP/2, a request at a time on each connection", "10"),
+    "HTTP/2 x 10": ("HTTP/2, 10 at once on each", "10"),
+    "HTTP/2 x 100": ("HTTP/2, 100 at once on each", "10"),
+}
+
+
+def secure_table(kept: Mapping[str, Any]) -> str:
+    """Return the table of TLS and HTTP/2: requests per CPU second, and how many times as many as each peer."""
+    rows = []
+    for name, (title, count) in SECURE.items():
+        each = kept["sets"][name]
+        rates = [cell(each["medians"][server][count]["per_cpu_s"], ",.0f") for server in ("aserve-tls", *SECURE_PEERS)]
+        ratios = [cell(ratio_of(each, "aserve-tls", peer, count), ".2f") for peer in SECURE_PEERS]
+        rows.append((title, count, *rates, *ratios))
+    heads = (
+        "over",
+        "connections",
+        "**aserve**",
+        *SECURE_PEERS.values(),
+        *(f"x {title}" for title in SECURE_PEERS.values()),
+    )
+    return aligned(table(heads, rows), 1)
+
+
+def _what_secure(kept: Mapping[str, Any]) -> str:
+    return f"The same app over TLS, requests per CPU second, the machine otherwise quiet; nginx runs no app and answers with a constant; {kept['date']}:"
+
+
+SECURE_PEERS = {"granian-tls": "granian", "nginx-tls": "nginx"}
 
 
 def _filled(text: str) -> str:
@@ -229,7 +264,7 @@ def _beside(files: Mapping[str, Mapping[str, Any]]) -> str:
         for name, title in EQUAL.items()
     ]
     return (
-        "*Times as many*: the requests a second of aserve, divided by those of this server; the median of all rounds. Each server has the threads that its "
+        "*Times as many*: the requests a second of aserve, divided by those of this server. Each server has the threads that its "
         f"documentation starts it with. With eight threads each, and an app that does real work (Werkzeug's test app, by CPU second, {kept['date']}), aserve serves "
         f"{', '.join(equal[:-1])} and {equal[-1]}."
     )
