@@ -15,7 +15,7 @@ from aserve.connections.connection import release_exchange
 from aserve.connections.lane import handover as module
 from aserve.connections.lane.handover import Handover, Handovers
 from aserve.core.errors import ClientDisconnected
-from aserve.core.exchange import Exchange
+from aserve.core.exchange import CLIENT_GONE, Exchange
 
 
 class Closing:
@@ -161,6 +161,20 @@ async def test_one_without_a_request_is_lost(idle, monkeypatch, caplog):
     with ours:
         assert ours.recv(9) == b"" and not idle.service.lost and wire.aborts == 0
     assert "a: a connection was lost on its way: no memory" in caplog.text
+
+
+async def test_a_stream_of_a_lost_connection_is_lost(monkeypatch):
+    """The exchange is the worker's to end, and who waits for the wire learns that there will be none."""
+    lane = SimpleNamespace(
+        lane_carrier_of=lambda *_: 7, lane_take_stream=lambda *_: 1, lane_release_carrier=lambda *_: -1
+    )
+    monkeypatch.setattr(module, "lib", lane)
+    handovers = Handovers(SimpleNamespace(set=None), {}, asyncio.get_running_loop(), StepExecutor())
+    exchange, service, told = Exchange("", 0), SimpleNamespace(lost=set(), tells_wire=False), []
+    wire = SimpleNamespace(connection=SimpleNamespace(service=service, exchange=exchange, is_stream=True))
+    handovers._begin((9, wire), told.append)
+    await asyncio.gather(*handovers._tasks)
+    assert (told, service.lost, exchange.end) == ([None], {exchange}, CLIENT_GONE) and not handovers._carriers
 
 
 @pytest.mark.parametrize("ending", ["arrives", "server stops", "is lost"])
