@@ -494,8 +494,11 @@ static size_t gather(char *record, const struct iovec *parts, int count,
 int64_t tls_push(tls_session *session, int fd, const char *from, uint32_t len)
 {
     struct iovec part = {(void *)(uintptr_t)from, len};
+    ssize_t taken = tls_send(session, fd, &part, 1, 0);
 
-    return tls_send(session, fd, &part, 1, 0);
+    if (taken < 0)
+        return session->is_broken ? TLS_FAILED : TLS_GONE;
+    return taken;
 }
 
 ssize_t tls_send(tls_session *session, int fd, const struct iovec *parts,

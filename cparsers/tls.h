@@ -66,8 +66,8 @@ int tls_read(tls_session *session, char *to, uint32_t cap);
 int tls_write(tls_session *session, const char *from, uint32_t len);
 
 /* Encrypt and send as much of it as the socket takes; up to 4 records more are
- * kept in the session.  Returns how many octets were taken; -1: the client is
- * gone, or the session broken. */
+ * kept in the session.  Returns how many octets were taken; TLS_GONE;
+ * TLS_FAILED. */
 int64_t tls_push(tls_session *session, int fd, const char *from, uint32_t len);
 
 /* Announce the end of our octets. */

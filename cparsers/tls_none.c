@@ -94,7 +94,7 @@ int64_t tls_push(tls_session *session, int fd, const char *from, uint32_t len)
     (void)fd;
     (void)from;
     (void)len;
-    return -1;
+    return TLS_GONE;
 }
 
 void tls_shut(tls_session *session)

@@ -71,7 +71,12 @@ class TLSSession(Protocol):
         """Encrypt; return how many octets were taken."""
 
     def send(self, fd: int, octets: Any, /) -> int:
-        """Encrypt and send as much as the socket takes; return how many octets were taken. Records may be left for `take`."""
+        """
+        Encrypt and send as much as the socket takes; return how many octets were taken. Records may be left for `take`.
+
+        Raises:
+            ConnectionError: the client is gone.
+        """
 
     def unwrap(self) -> Any:
         """Announce the end of our octets."""
@@ -218,7 +223,10 @@ class OwnSession:
 
     def send(self, fd: int, octets: Any) -> int:
         """See TLSSession."""
-        return max(lib.tls_push(self.struct, fd, ffi.from_buffer(octets), len(octets)), 0)
+        taken = lib.tls_push(self.struct, fd, ffi.from_buffer(octets), len(octets))
+        if taken == lib.TLS_GONE:
+            raise ConnectionError("the client is gone")
+        return self._check(taken)
 
     def unwrap(self) -> None:
         """See TLSSession."""

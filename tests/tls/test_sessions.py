@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import socket
 import ssl
@@ -125,6 +126,15 @@ def test_octets_go_to_a_socket_if_the_session_can(pair):
         session.write(b"octets"[sent:])
         client.incoming.write(theirs.recv(1 << 16) if sent else session.take())
     assert (sent, client.read()) == (6 if type(session) is OwnSession else 0, b"octets")
+
+
+def test_a_gone_client_is_an_error_of_the_socket(pair):
+    """A session of C's raises an error; a session of Python's leaves the socket to the transport."""
+    _, session = pair()
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    with ours, contextlib.nullcontext() if type(session) is PythonSession else pytest.raises(ConnectionError):
+        assert session.send(ours.fileno(), b"octets") == 0
 
 
 def test_records_arrive_octet_by_octet(pair):

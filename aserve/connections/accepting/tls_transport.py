@@ -359,6 +359,9 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
                 sent = session.send(raw.get_extra_info("socket").fileno(), data)
             while sent < len(data):
                 sent += session.write(memoryview(data)[sent:])
+        except ConnectionError:  # what is encrypted by now must not follow, as nobody knows how much of it has gone
+            self.abort()
+            return
         except OSError as exc:
             self._abort_session(exc)
             return

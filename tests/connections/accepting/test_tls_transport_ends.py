@@ -183,6 +183,19 @@ def test_write_that_fails(new_line, log):
     assert line.raw.calls == ["close"] and log.text.count("TLS failed") == 1
 
 
+def test_write_to_a_gone_client(new_line, log):
+    """Nothing follows what was encrypted and may have been sent."""
+    line = new_line().shake_hands()
+
+    def fail(fd, data):
+        raise ConnectionError("meant so")
+
+    line.transport._session.send = fail
+    line.ask().pump()
+    line.transport.write(b"again")
+    assert line.raw.calls == ["abort"] and not log.text
+
+
 def test_client_that_makes_us_talk(new_line, log):
     """A session's own answers do not pile up for a client that does not read."""
     line = new_line().shake_hands()

@@ -161,18 +161,6 @@ def test_an_upload_takes_the_connection_along(serve):
     assert server.call(lambda: len(server.server._listening.connections)) == 1
 
 
-def test_a_running_request_goes_along(serve):
-    """The app's answer goes out by the event loop when an upload has come meanwhile."""
-    gate = apps.Gate(app)
-    _, client = serve(gate)
-    slow = client.ask(request(b"GET", b"/slow"))
-    gate.wait_entered()
-    upload = client.ask(request(b"POST", b"/2"), b"body")
-    gate.wait_entered()
-    gate.open(2)
-    assert answers(client, [slow, upload]) == [b"/slow HTTP/2.0", b"body"]
-
-
 def test_idle_connections_end_by_a_goaway(serve):
     """--keep-alive is that of HTTP/1.1."""
     server, client = serve(app, keep_alive_seconds=5)
