@@ -99,7 +99,7 @@ def _tell(is_over: _thread.LockType, importer: int, what: str) -> None:
 
 
 def _load_main(plan: Plan) -> WSGIApp:
-    if plan.spec or needs_no_app(plan):
+    if plan.spec or needs_no_app(config_of(plan)):
         return load_app(plan.spec) if plan.spec else nothing_here
     from ..demo import app  # which nothing else needs
 

@@ -25,6 +25,7 @@ from ..proxies.trust import peers_of
 from ..settings import VERSION, parse_bind
 from ..settings.secrecy import show_app, show_program, show_timed
 from ..wsgi.response import CommonFields
+from .plans import needs_no_app
 
 PYTHONS = {"cpython": "CPython", "pypy": "PyPy"}
 LOOP_THREAD = "0, the app runs on the event loop's thread"
@@ -73,7 +74,7 @@ def describe(config: Config, app: object, spec: str | None) -> str:
     app = app.main if type(app) is Mounts else app
     kind = type(app)
     what = "a function" if kind.__name__ == "function" else f"{kind.__module__}.{kind.__qualname__}"
-    name = (spec and show_app(spec)) or ("none" if config.static or config.mount else "the demo app")
+    name = (spec and show_app(spec)) or ("none" if needs_no_app(config) else "the demo app")
     lines = [f"app:     {name} ({what})"]
     lines += [f"mount:   {show_app(text)}" for text in config.mount] + [f"static:  {text}" for text in config.static]
     if config.compress:
@@ -123,7 +124,7 @@ def show_banner(config: Config, spec: str | None, stream: TextIO, environ: Mappi
 
 def banner_of(config: Config, spec: str | None, has_colors: bool) -> str:
     """Return the banner's lines, aligned."""
-    name = (spec and show_app(spec)) or ("none" if config.static or config.mount else "the demo")
+    name = (spec and show_app(spec)) or ("none" if needs_no_app(config) else "the demo")
     rows = [("app", name, CYAN), *((("" if i else "at"), _link(bind), BOLD) for i, bind in enumerate(config.bind))]
     rows.append(("with", _describe_threads(config), ""))
     if config.reload:

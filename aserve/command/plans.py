@@ -156,15 +156,14 @@ def config_of(plan: Plan) -> Config:
     return plan.config
 
 
-def needs_no_app(plan: Plan) -> bool:
+def needs_no_app(config: Config) -> bool:
     """Whether there is something to serve without an APP, so that the demo is not needed."""
-    config = config_of(plan)
     return bool(config.static or config.mount)
 
 
 def is_demo(plan: Plan) -> bool:
     """Whether the demo is to be served: nothing else was named."""
-    return not plan.spec and not needs_no_app(plan)
+    return not plan.spec and not needs_no_app(config_of(plan))
 
 
 def depends_on_folder(plan: Plan) -> bool:

@@ -43,7 +43,7 @@ class WorkerEnd(NamedTuple):
 
     pid: int
     page_number: int
-    page: Sequence[int]  # the words of the page, which was reused by now; empty: there was no page
+    page: Sequence[int]  # a copy of the page, as the next worker may have the page itself; of a mold without a slot
     lost: int  # the number of requests lost
 
 

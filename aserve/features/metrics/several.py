@@ -55,7 +55,7 @@ class Several(Supervision):
 
     def on_end(self, end: WorkerEnd) -> None:
         """Keep a worker's counts, and remove the live gauges; if it was reading the app's metrics, ask another worker."""
-        if end.page and (slot := end.page[Field.SLOT]):
+        if slot := end.page[Field.SLOT]:
             self.exporter.add_gone(slot, end.page)
             self.exporter.totals.add_lost(slot, end.lost)
         if self._app_files is not None:
