@@ -1,7 +1,5 @@
 """Fixtures that several behaviours share."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 

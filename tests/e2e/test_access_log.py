@@ -1,7 +1,5 @@
 """The access log has a line for each request, whatever became of the request."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A line for every end: whatever becomes of a request, the access log says so, once."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import threading

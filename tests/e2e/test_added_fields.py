@@ -1,7 +1,5 @@
 """--add-field: every response has the fields, whichever part of the server answers."""
 
-from __future__ import annotations
-
 import pytest
 from harness import apps
 

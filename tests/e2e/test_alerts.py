@@ -3,8 +3,6 @@
 `tests/record_outages.py` recorded the series; promtool replays them. Where a recording cannot be had, series are written here.
 """
 
-from __future__ import annotations
-
 import json
 import pathlib
 import re

@@ -1,7 +1,5 @@
 """Real programs beside the workers (--attach), through ends, reloads, upgrades and the supervisor's end."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

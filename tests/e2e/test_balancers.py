@@ -3,8 +3,6 @@
 PyPy's run has the words; the effect is the balancers'.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """Large bodies take a bounded part of disk and descriptors: a clear answer beyond, and nothing lost within."""
 
-from __future__ import annotations
-
 import os
 import sys
 

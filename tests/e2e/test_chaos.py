@@ -1,7 +1,5 @@
 """Good and bad clients at the same time: every good request gets its own answer, once, in each protocol."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """--compress over real sockets: the received octets, and when they come."""
 
-from __future__ import annotations
-
 import gzip
 import threading
 import zlib

@@ -1,7 +1,5 @@
 """Workers: as many requests at once as --threads says, none waiting for another without need."""
 
-from __future__ import annotations
-
 import contextvars
 import sys
 import threading

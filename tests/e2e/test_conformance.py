@@ -1,7 +1,5 @@
 """PEP 3333 from end to end: known faults of servers with responses, row by row; and the page of the rows."""
 
-from __future__ import annotations
-
 import pathlib
 import re
 import wsgiref.validate

@@ -1,7 +1,5 @@
 """RFC 9110 and 9112 from end to end: rules known to be broken by servers, on each parser."""
 
-from __future__ import annotations
-
 import asyncio
 import email.utils
 

@@ -1,7 +1,5 @@
 """PEP 3333 and CGI from end to end: the environ and the body of a request, as apps see them."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

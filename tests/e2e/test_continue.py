@@ -1,7 +1,5 @@
 """100-continue (RFC 9110 section 10.1.1) and early hints (RFC 8297)."""
 
-from __future__ import annotations
-
 import pytest
 from harness import apps
 from harness.rules import rule

@@ -1,7 +1,5 @@
 """The control socket of a real server: the commands, as somebody types them at 3 a.m."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """A response that fails behind its head is cut with the least loss: octets sent before arrive."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

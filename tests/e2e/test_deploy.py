@@ -1,7 +1,5 @@
 """Units and container of docs/deploy.md, and of the pages behind the page, do as told."""
 
-from __future__ import annotations
-
 import fnmatch
 import json
 import os

@@ -4,8 +4,6 @@ tests/harness/desync.py explains the files. They go to aserve, over HTTP/2 as de
 aserve: all on one kept connection where the front server allows, so that the rest of one request would be the next request's.
 """
 
-from __future__ import annotations
-
 import http.server
 import socket
 import sys

@@ -1,7 +1,5 @@
 """Kept connections go from process to process while their clients ask: none is lost or connected anew."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import socket

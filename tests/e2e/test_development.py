@@ -1,7 +1,5 @@
 """aserve --reload, as a developer works: files are saved while a browser and a terminal look on."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

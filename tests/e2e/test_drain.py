@@ -1,7 +1,5 @@
 """The end of a server: running requests are finished, idle connections closed, nothing is left."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

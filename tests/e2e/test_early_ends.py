@@ -1,7 +1,5 @@
 """Clients whose octets a read does not reach: behind urgent data (TCP), or a passed descriptor (unix sockets)."""
 
-from __future__ import annotations
-
 import socket
 import struct
 

@@ -1,7 +1,5 @@
 """aserve inside an asyncio program: no signals, no globals, nothing left behind."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """The end of a process whose app has signal handlers, threads and processes."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

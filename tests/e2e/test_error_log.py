@@ -1,7 +1,5 @@
 """Messages on standard error, whose reader has stopped."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import re

@@ -1,7 +1,5 @@
 """The code of docs/start.md and docs/frameworks.md, and the examples behind these pages, do as told."""
 
-from __future__ import annotations
-
 import http.client
 import os
 import pathlib

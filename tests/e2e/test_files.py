@@ -1,7 +1,5 @@
 """wsgi.file_wrapper: files are sent by the kernel where possible, else read, and always closed."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

@@ -1,7 +1,5 @@
 """The collector runs an app's finalizers between any two bytecodes of aserve: their calls wait for nothing, and nothing stands still."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import pathlib

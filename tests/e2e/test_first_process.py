@@ -1,7 +1,5 @@
 """As process 1 of a container, aserve leaves no zombies, and the app's own children keep their statuses."""
 
-from __future__ import annotations
-
 import os
 import signal
 

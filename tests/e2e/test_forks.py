@@ -1,7 +1,5 @@
 """Processes of the app: none ends the server, answers for the server, or holds its connections."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pathlib

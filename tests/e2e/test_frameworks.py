@@ -1,7 +1,5 @@
 """Real frameworks on a real server process, driven by httpx and curl."""
 
-from __future__ import annotations
-
 import pathlib
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """An exchange and its body are freed when the response is out, without the collector."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import tempfile

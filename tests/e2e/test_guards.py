@@ -1,7 +1,5 @@
 """Requests kept from the app by a configuration of uWSGI or gunicorn are kept from the app here, whatever is added; and no message has values."""
 
-from __future__ import annotations
-
 import base64
 import os
 

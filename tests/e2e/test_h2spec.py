@@ -1,7 +1,5 @@
 """h2spec's clauses of HTTP/2 and HPACK, against a server in its own process."""
 
-from __future__ import annotations
-
 import subprocess
 import xml.etree.ElementTree
 

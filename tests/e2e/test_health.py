@@ -1,7 +1,5 @@
 """Health checks over sockets: answered whatever the app does, on every way of serving."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest

@@ -1,7 +1,5 @@
 """Health checks by HAProxy and nginx, with the configurations of docs/health.md."""
 
-from __future__ import annotations
-
 import pytest
 from harness import apps
 from harness.front import Page, fronts

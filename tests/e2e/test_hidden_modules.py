@@ -1,7 +1,5 @@
 """Files beside an app with names of standard modules, such as `email.py` and `queue.py`: no import of aserve finds them."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import pathlib

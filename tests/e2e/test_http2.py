@@ -1,7 +1,5 @@
 """HTTP/2 on real sockets: curl and httpx as clients, and the same behaviour as over HTTP/1.1."""
 
-from __future__ import annotations
-
 import asyncio
 import concurrent.futures
 import contextlib

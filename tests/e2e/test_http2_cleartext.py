@@ -1,7 +1,5 @@
 """HTTP/2 without TLS (--http2 h2c): the operator's proxies may begin with HTTP/2."""
 
-from __future__ import annotations
-
 import json
 
 import httpx

@@ -1,7 +1,5 @@
 """Programs that speak HTTP/2: a browser, curl, nghttp, h2load; seen in the access log or in their output."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -2,8 +2,6 @@
 measures the floods).
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import sys
 import threading

@@ -1,7 +1,5 @@
 """HTTP behind nginx, HAProxy and Apache: early answers and cut bodies reach the client."""
 
-from __future__ import annotations
-
 import http.client
 
 import pytest

@@ -1,7 +1,5 @@
 """--https with a real authority: certificates come and are renewed, and only the server can read their keys."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

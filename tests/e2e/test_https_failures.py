@@ -1,7 +1,5 @@
 """--https with an authority that is away, forgets, or refuses: the log advises, and the certificate comes in the end."""
 
-from __future__ import annotations
-
 import datetime
 import re
 

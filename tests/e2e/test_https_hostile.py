@@ -1,7 +1,5 @@
 """--https with a hostile authority: the present certificate is served, whatever ends or begins afterwards."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

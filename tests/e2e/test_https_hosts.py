@@ -1,7 +1,5 @@
 """--https on two hosts with a shared store: one orders for both, whichever host the authority asks."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

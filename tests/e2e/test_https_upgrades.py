@@ -1,7 +1,5 @@
 """New code and new settings while a certificate is ordered: no request is lost, and the certificate comes."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest

@@ -1,7 +1,5 @@
 """Other files of aserve are put in place, as by `pip install -U`, while aserve serves."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

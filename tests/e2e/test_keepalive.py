@@ -1,7 +1,5 @@
 """Which connections stay open, and how the rest end (RFC 9112 section 9)."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

@@ -1,7 +1,5 @@
 """The manifests of examples/kubernetes: Kubernetes' API knows each field, the files fit together, and the probes are answered."""
 
-from __future__ import annotations
-
 import copy
 import pathlib
 import re

@@ -1,7 +1,5 @@
 """docs/letsencrypt.md: the site serves certbot's files, and the page's hook copies them for the site's user."""
 
-from __future__ import annotations
-
 import grp
 import os
 import pwd

@@ -1,7 +1,5 @@
 """Requests over a limit or beyond aserve get the right status, and the client really reads the answer."""
 
-from __future__ import annotations
-
 import os
 import threading
 

@@ -1,7 +1,5 @@
 """logrotate itself, with the configuration of docs/logging.md: no line is lost, and none is in both files."""
 
-from __future__ import annotations
-
 import gzip
 import pathlib
 import re

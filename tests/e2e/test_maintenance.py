@@ -1,7 +1,5 @@
 """--maintenance: an existing file is the answer to every request."""
 
-from __future__ import annotations
-
 import pytest
 from harness import apps
 from harness.waiting import wait_until

@@ -1,7 +1,5 @@
 """Whatever happens to workers, and whenever: a request is answered once, or its connection is closed by a killed worker."""
 
-from __future__ import annotations
-
 import pytest
 from harness.combining import long
 from harness.interpreter import NEEDS_LINUX

@@ -1,7 +1,5 @@
 """A server's numbers at --metrics count every request, once, and no number ever falls."""
 
-from __future__ import annotations
-
 import os
 import signal
 

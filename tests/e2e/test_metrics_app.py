@@ -1,7 +1,5 @@
 """The app's counters of prometheus_client, at the address of --metrics: kept over the ends of its processes."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """--mount with the command: several apps in one server, also preloaded and replaced."""
 
-from __future__ import annotations
-
 import json
 import signal
 

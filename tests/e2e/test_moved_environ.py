@@ -1,7 +1,5 @@
 """An app moved from uWSGI or gunicorn finds the same sys.argv and environ."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest

@@ -1,7 +1,5 @@
 """Configurations of uWSGI and gunicorn, in the manner of real ones, served unchanged (tests/compat/moving/uwsgi and gunicorn)."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """uWSGI's hooks, imports and FIFO, in processes: before the app, at the begin of workers, by commands, and at the end."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

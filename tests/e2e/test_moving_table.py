@@ -1,7 +1,5 @@
 """docs/moving-table.md has every difference from uWSGI and gunicorn; `make moving` compares with the real servers."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """Behind a real nginx, with the configurations of docs/nginx.md."""
 
-from __future__ import annotations
-
 import base64
 import functools
 import http.client

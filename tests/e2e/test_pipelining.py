@@ -1,7 +1,5 @@
 """Requests sent without waiting for responses: all answered, in order, within bounds."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

@@ -1,7 +1,5 @@
 """--preload: the app is imported once, in a mold that forks workers; all rules of workers hold."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re

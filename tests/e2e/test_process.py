@@ -1,7 +1,5 @@
 """The process in its system: another user, a read-only root, no home, a pid file, PORT."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

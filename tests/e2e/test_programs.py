@@ -1,7 +1,5 @@
 """Programs written for gunicorn, with aserve underneath: by one changed import, or by `aserve python`. gunicorn is not installed."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

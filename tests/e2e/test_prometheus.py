@@ -1,7 +1,5 @@
 """Prometheus on --metrics: the text, the alerts and the dashboard, by the real promtool."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

@@ -1,7 +1,5 @@
 """Behind real proxies that speak HTTP or the PROXY protocol, with the configurations of docs/proxies.md."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

@@ -1,7 +1,5 @@
 """--proxy-status: an error sent by aserve in the app's place tells whose fault it is; no other response does."""
 
-from __future__ import annotations
-
 import pytest
 
 NAME = "Proxy-Status"

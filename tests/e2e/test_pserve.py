@@ -1,7 +1,5 @@
 """Pyramid's pserve with our server section: serves, and stops as the command does."""
 
-from __future__ import annotations
-
 import http.client
 import os
 import pathlib

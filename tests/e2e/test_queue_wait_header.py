@@ -1,7 +1,5 @@
 """--queue-wait-header: each response tells how long its request waited for a thread."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """A deploy by a symbolic link: imports and later reads follow the link's current target."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

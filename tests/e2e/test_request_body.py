@@ -1,7 +1,5 @@
 """Request bodies: buffered and spooled before the app is called, or live with --body stream."""
 
-from __future__ import annotations
-
 import os
 import socket
 

@@ -1,7 +1,5 @@
 """--request-id-header: each response tells its request's id; the app and the access log have the same."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

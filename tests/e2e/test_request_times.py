@@ -1,7 +1,5 @@
 """When each request came and was begun: on every way, if a reader asks; otherwise Python takes no time."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """examples/systemd/rolling.sh, with an ssh that runs its commands here: on servers behind HAProxy, and on hosts with set answers."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import re

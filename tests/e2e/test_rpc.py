@@ -1,7 +1,5 @@
 """RPC over real sockets: with a real uWSGI in both directions, through nginx, and by --route over HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import re

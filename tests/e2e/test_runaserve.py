@@ -1,7 +1,5 @@
 """Frameworks' own commands that serve by aserve: manage.py runaserve, flask aserve."""
 
-from __future__ import annotations
-
 import sys
 import urllib.error
 import urllib.request

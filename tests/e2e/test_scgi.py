@@ -1,7 +1,5 @@
 """SCGI over real sockets: the form of responses, refusals, bodies."""
 
-from __future__ import annotations
-
 import pytest
 from harness import apps, sidecars
 from harness.rules import rule

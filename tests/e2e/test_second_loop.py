@@ -1,7 +1,5 @@
 """Synchronous code that runs coroutines: an app finds no running event loop, with worker threads and with --threads 0."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import importlib.util

@@ -1,7 +1,5 @@
 """The app's own threads send late: their response gets the octets, or nobody does."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

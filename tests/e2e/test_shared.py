@@ -1,7 +1,5 @@
 """Hosts that share over Redis, each a server with its own memory: the app's view when a host or Redis is gone."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Each signal's effect: during the import and afterwards, on one process, a supervisor, a worker and a mold."""
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -1,7 +1,5 @@
 """The supervisor's decisions while a worker hangs, is stopped, or imports for ever: sound workers serve on, and each order ends with the truth."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Slow clients hold neither workers nor memory; their responses still arrive whole."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import socket

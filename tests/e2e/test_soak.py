@@ -1,7 +1,5 @@
 """A short run of tests/soak.py; `make soak` makes longer ones."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import subprocess

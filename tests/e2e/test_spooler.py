@@ -1,7 +1,5 @@
 """Jobs of an app in a folder (--spooler) are done by processes of their own, and never lost."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import re

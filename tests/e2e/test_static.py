@@ -1,7 +1,5 @@
 """--static over real sockets: files of every size, to clients of every kind, and no hidden file."""
 
-from __future__ import annotations
-
 import pytest
 from harness import apps, sidecars
 from harness.rules import rule

@@ -1,7 +1,5 @@
 """--stats for tools of uWSGI: the real uwsgitop shows our workers on a terminal."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """statsd hears of a server and of workers, without --metrics."""
 
-from __future__ import annotations
-
 import collections
 import os
 import signal

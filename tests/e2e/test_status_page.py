@@ -1,7 +1,5 @@
 """The status page: a stream of events over sockets, and a browser on it."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

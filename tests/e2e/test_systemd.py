@@ -1,7 +1,5 @@
 """Under systemd: passed sockets and notifications; with a notify socket of the test's own."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The fate of the app's threads, pools and processes at each end of a process: the table in docs/processes.md, cell by cell."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import re

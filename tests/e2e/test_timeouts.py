@@ -4,8 +4,6 @@ Most tests let the server's seconds pass themselves (`pass_seconds`), once the a
 seconds.
 """
 
-from __future__ import annotations
-
 import threading
 
 import pytest

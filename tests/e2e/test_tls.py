@@ -1,7 +1,5 @@
 """TLS on real sockets: curl, openssl and Python as clients, and the same behaviour as without TLS."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pathlib

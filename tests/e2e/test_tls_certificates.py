@@ -1,7 +1,5 @@
 """Certificates change while connections come: by a signal, by the clock, without a failing client."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

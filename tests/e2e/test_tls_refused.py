@@ -1,7 +1,5 @@
 """TLS on real sockets: features that are off, and clients that speak no TLS, or bad TLS."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

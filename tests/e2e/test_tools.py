@@ -1,7 +1,5 @@
 """Tools from outside: a load generator and a browser."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

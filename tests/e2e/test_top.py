@@ -1,7 +1,5 @@
 """`aserve top` on a real server: a request hangs, and s shows where."""
 
-from __future__ import annotations
-
 import os
 import pty
 import select

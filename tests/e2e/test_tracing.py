@@ -1,7 +1,5 @@
 """Traces of requests, by a real SDK: in this process, and in forked workers."""
 
-from __future__ import annotations
-
 import pytest
 from harness.interpreter import NEEDS_LINUX
 from harness.waiting import wait_until

@@ -1,7 +1,5 @@
 """The client of a request: no word of a client is believed, every word of a named proxy is."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

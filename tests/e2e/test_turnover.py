@@ -1,7 +1,5 @@
 """Kept connections end after a number of requests, or an age, by an answer that says so (docs/balancers.md)."""
 
-from __future__ import annotations
-
 import pytest
 from harness import apps
 from harness.rules import rule

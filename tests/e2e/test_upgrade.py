@@ -1,7 +1,5 @@
 """SIGUSR2: new code, aserve's own too, takes over within the same process, and no request is lost."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

@@ -1,7 +1,5 @@
 """uwsgi over real sockets: pings, silence and the log, sockets of every kind, protocols side by side."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

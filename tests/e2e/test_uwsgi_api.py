@@ -1,7 +1,5 @@
 """`import uwsgi` in workers: shared values outlive each worker, and timers run once."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

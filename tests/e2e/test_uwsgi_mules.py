@@ -1,7 +1,5 @@
 """Mules (--uwsgi-mule): processes beside the workers that get messages from them, and lose none by a reload."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

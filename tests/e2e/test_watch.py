@@ -1,7 +1,5 @@
 """Workers at the end of their time, or hanging: another serves before they end, and the log says why."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import re

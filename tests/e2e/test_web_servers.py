@@ -1,7 +1,5 @@
 """Behind a real Apache and a real lighttpd, with the configurations of docs/apache.md and docs/lighttpd.md."""
 
-from __future__ import annotations
-
 import http.client
 
 import pytest

@@ -1,7 +1,5 @@
 """WebSockets of real apps and clients: flask-sock, Flask-SocketIO and simple-websocket, also over TLS, behind nginx and with workers."""
 
-from __future__ import annotations
-
 import collections
 import json
 import ssl

@@ -1,7 +1,5 @@
 """An app's acts on its process: the table in docs/processes.md, row by row, in one process, with a worker, and with a mold."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import re

@@ -1,7 +1,5 @@
 """Worker processes start, crash, are replaced and end; no request is lost."""
 
-from __future__ import annotations
-
 import functools
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """Worker processes: one more, one less and one told to end; TLS and uwsgi to them."""
 
-from __future__ import annotations
-
 import functools
 import re
 import signal
