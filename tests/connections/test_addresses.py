@@ -1,7 +1,5 @@
 """Addresses named by binds: which of one configuration meet, and the words where the kernel refuses one."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -1,7 +1,5 @@
 """A protocol chosen by ALPN takes the place of the wire."""
 
-from __future__ import annotations
-
 import pytest
 from harness import apps
 

@@ -1,7 +1,5 @@
 """One client's connection: the app runs, its response goes to any wire, and nothing of it is kept."""
 
-from __future__ import annotations
-
 import time
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The rate of a client, second by second."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.connections.data_rate import BODY_TOO_LATE, TOO_SLOW, DataRate, why_overdue

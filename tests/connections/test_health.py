@@ -1,7 +1,5 @@
 """Health checks: their requests and answers, the connection behind, and its other requests."""
 
-from __future__ import annotations
-
 import pytest
 from harness.asking import hello
 from harness.fakes import FakeConnection

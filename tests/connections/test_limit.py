@@ -1,7 +1,5 @@
 """The number of connections: the limit, the counted, the evicted, and the log's lines."""
 
-from __future__ import annotations
-
 import errno
 import mmap
 import os

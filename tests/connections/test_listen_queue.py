@@ -1,7 +1,5 @@
 """How many clients wait in the kernel, by real sockets."""
 
-from __future__ import annotations
-
 import socket
 import sys
 

@@ -1,7 +1,5 @@
 """From bind specs to listening sockets: all or none, and one line for a fault."""
 
-from __future__ import annotations
-
 import errno
 import grp
 import os

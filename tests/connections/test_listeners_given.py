@@ -1,7 +1,5 @@
 """Given sockets, by their descriptor or by systemd's name, stay their giver's."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

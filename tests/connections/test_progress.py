@@ -1,7 +1,5 @@
 """The clocks of a client, second by second. (A late client's end: test_timeouts.py.)"""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.connections.progress import LINGER_BYTES, Progress

@@ -1,7 +1,5 @@
 """Limits for a server's large bodies: by the settings, or by free space."""
 
-from __future__ import annotations
-
 import os
 import resource
 

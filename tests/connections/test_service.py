@@ -1,7 +1,5 @@
 """A service only holds together the shared parts of its connections."""
 
-from __future__ import annotations
-
 import pytest
 from harness.fakes import FakeAccessLog, FakeConnection, Harness
 

@@ -1,7 +1,5 @@
 """The table of a connection's states: a listed pair leads somewhere, an unlisted one is a bug."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.connections.states import TRANSITIONS, Event, State

@@ -1,7 +1,5 @@
 """Responses in pieces: whoever looks for slow requests sees since when nothing was sent."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

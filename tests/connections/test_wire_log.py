@@ -1,7 +1,5 @@
 """Events on the wire, at --log-level debug; and nothing otherwise."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

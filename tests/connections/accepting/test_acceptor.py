@@ -1,7 +1,5 @@
 """Which clients are accepted, and when: real sockets on a real event loop, connections that only count."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import mmap

@@ -1,7 +1,5 @@
 """Connections that learn their client first: from credentials, or the PROXY protocol."""
 
-from __future__ import annotations
-
 import os
 import socket
 

@@ -1,7 +1,5 @@
 """The beginning of a connection without TLS that may be of another protocol than HTTP/1.x."""
 
-from __future__ import annotations
-
 import types
 
 import pytest

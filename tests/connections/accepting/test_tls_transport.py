@@ -4,8 +4,6 @@ The client is OpenSSL's own, over memory; the socket's transport is the fake of 
 this file: how sessions end (test_tls_transport_ends.py), and handshakes that fail (_handshakes).
 """
 
-from __future__ import annotations
-
 import os
 import ssl
 

@@ -1,7 +1,5 @@
 """The ends of a TLS session: each side's closure alert, a client that hangs up, a broken record, an abort."""
 
-from __future__ import annotations
-
 import ssl
 import types
 

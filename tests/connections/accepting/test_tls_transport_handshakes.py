@@ -1,7 +1,5 @@
 """Handshakes that fail, or never end: the client is told why where possible, the log has a line, nothing is left."""
 
-from __future__ import annotations
-
 import random
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """Idle connections leave one server and go on in another, and the clients notice nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

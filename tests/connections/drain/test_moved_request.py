@@ -1,7 +1,5 @@
 """A request on its way to another process stays the same, and is not parsed a second time."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.connections.drain.moved_request import may_move, read_request, write_request

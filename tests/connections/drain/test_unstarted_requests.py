@@ -1,7 +1,5 @@
 """Requests that wait for a thread when a drain's time is over are each answered 503, on either wire."""
 
-from __future__ import annotations
-
 import asyncio
 import collections
 import socket

@@ -1,7 +1,5 @@
 """Which connections can use the lane."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 

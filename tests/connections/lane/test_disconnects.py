@@ -1,7 +1,5 @@
 """Waiting requests of gone clients are dropped after a second, on either wire, and all others are served."""
 
-from __future__ import annotations
-
 import socket
 import types
 

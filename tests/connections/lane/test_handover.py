@@ -1,7 +1,5 @@
 """From the lane to the event loop: a waiter gets the new wire, or learns that there will be none."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading

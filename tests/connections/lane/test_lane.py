@@ -1,7 +1,5 @@
 """The fast lane behaves as one by one, whatever arrives or leaves."""
 
-from __future__ import annotations
-
 import os
 import random
 import socket

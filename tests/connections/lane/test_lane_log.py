@@ -1,7 +1,5 @@
 """The lane's connections, at --log-level debug."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """The memory of a lane's C has the set sizes."""
 
-from __future__ import annotations
-
 import mmap
 
 import pytest

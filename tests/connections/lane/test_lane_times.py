@@ -1,7 +1,5 @@
 """When requests of the lane have come; tests/e2e/test_request_times.py looks at both ways."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

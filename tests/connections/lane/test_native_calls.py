@@ -1,7 +1,5 @@
 """RPC calls in C, beside the Python twin: the same replies and the same lines."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import socket

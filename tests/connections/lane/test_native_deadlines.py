@@ -1,7 +1,5 @@
 """Deadlines of plain requests in C: promoted when perhaps late, and interrupted in the app alone."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import socket

@@ -1,7 +1,5 @@
 """The ends of plain requests in C: the same records, lines and numbers as from Python."""
 
-from __future__ import annotations
-
 import re
 import socket
 import threading

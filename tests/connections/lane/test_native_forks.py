@@ -1,7 +1,5 @@
 """Children that the app forks where C serves: whatever forks, and whenever, they serve nothing."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Fields of proxies about their client, in C beside Python: the same environs, octets and lines."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

@@ -1,7 +1,5 @@
 """Events between two steps of C: the collector, another thread, the end of the request itself."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import itertools

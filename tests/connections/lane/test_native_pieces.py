@@ -1,7 +1,5 @@
 """Bodies in pieces, sent in C, beside the Python twin: the same octets, and the same calls of the app in the same order."""
 
-from __future__ import annotations
-
 import re
 import socket
 import struct

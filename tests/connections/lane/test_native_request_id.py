@@ -1,7 +1,5 @@
 """Names of plain requests, received or made by C: the app has the name, and the response tells it where Python does."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

@@ -1,7 +1,5 @@
 """Plain requests with a time-out that are promoted and end in time: nothing is interrupted here (test_native_deadlines.py)."""
 
-from __future__ import annotations
-
 import pytest
 from harness import apps
 from harness.hanging import HOUR, deadlines_of

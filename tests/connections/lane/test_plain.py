@@ -1,7 +1,5 @@
 """Which listeners C can serve, and what C learns of the parts before their apps."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Values between Python and C go by names, checked by both sides."""
 
-from __future__ import annotations
-
 import pytest
 from harness import apps
 from harness.plain import engine_of

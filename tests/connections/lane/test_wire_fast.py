@@ -1,7 +1,5 @@
 """The fast wire by itself, between a connection and a fake lane; test_wire_fast_served.py has it over sockets."""
 
-from __future__ import annotations
-
 import io
 import socket
 from types import SimpleNamespace

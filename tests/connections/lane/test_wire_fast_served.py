@@ -1,7 +1,5 @@
 """A connection's time in the lane, and the way out, over sockets: a response gets all needs met."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

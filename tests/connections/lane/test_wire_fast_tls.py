@@ -1,7 +1,5 @@
 """TLS on the fast path changes only times for clients and apps."""
 
-from __future__ import annotations
-
 import os
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """Incoming octets: live bodies (--body stream), read by the app while the client sends; requests not begun. (Pipelining: test_wire_loop.py.)"""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

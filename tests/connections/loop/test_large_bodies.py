@@ -1,7 +1,5 @@
 """Large bodies and files sent by the loop, past the transport or through it; and the freed resources behind them."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

@@ -1,7 +1,5 @@
 """Files sent by the event loop: whole, slowly, cut short; each is closed, and none waits for a worker."""
 
-from __future__ import annotations
-
 import errno
 import os
 

@@ -1,7 +1,5 @@
 """Outgoing octets of the event loop's wire: responses are cut visibly, and nothing follows the end."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import functools

@@ -1,7 +1,5 @@
 """The pump of a lane: its bodies, the end of a response, and its own end."""
 
-from __future__ import annotations
-
 import errno
 import functools
 import os

@@ -1,7 +1,5 @@
 """A response's part of --response-memory, taken and given back. (Without room: test_spooled.py.)"""
 
-from __future__ import annotations
-
 import pytest
 from harness.replies import GET
 

@@ -1,7 +1,5 @@
 """A body to a socket past its transport: whole, behind its head, in turns, and with a word at the end in every case."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

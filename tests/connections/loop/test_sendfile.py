@@ -1,7 +1,5 @@
 """A file to a socket, by the kernel, or read in pieces; test_sender.py has the same for memory."""
 
-from __future__ import annotations
-
 import pytest
 from harness.fakes import Writers
 

@@ -3,8 +3,6 @@
 Beside this file: waiting for a client (test_sending_back_pressure.py), and the temporary file (test_spooled.py).
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

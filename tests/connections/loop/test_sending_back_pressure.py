@@ -1,7 +1,5 @@
 """An app's thread waits while its client reads more slowly than the app writes, and no memory is filled."""
 
-from __future__ import annotations
-
 import os
 import threading
 

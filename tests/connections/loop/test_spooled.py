@@ -1,7 +1,5 @@
 """A slow client's unread octets are in a temporary file: the worker goes on, and the client gets all, in order."""
 
-from __future__ import annotations
-
 import os
 import threading
 

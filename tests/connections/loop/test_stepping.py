@@ -1,7 +1,5 @@
 """Responses stepped by the event loop, with --threads 0: in turns, in the app's context, and as the client reads."""
 
-from __future__ import annotations
-
 import contextvars
 
 import pytest

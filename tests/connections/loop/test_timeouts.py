@@ -3,8 +3,6 @@
 A second passes when a test says so.
 """
 
-from __future__ import annotations
-
 import pytest
 from harness.replies import GET, echo, is_reset
 from harness.slow_clients import through_transports

@@ -1,7 +1,5 @@
 """Which requests may become a WebSocket, and the requests beside them."""
 
-from __future__ import annotations
-
 import asyncio
 import mmap
 

@@ -3,8 +3,6 @@
 Moments beyond sockets: test_websocket_moments.py.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

@@ -1,7 +1,5 @@
 """A WebSocket in moments beyond sockets: over fakes, whose loop and transport take every step when told to."""
 
-from __future__ import annotations
-
 import contextlib
 import types
 

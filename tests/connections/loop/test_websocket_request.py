@@ -1,7 +1,5 @@
 """A request for a WebSocket, while the app may still answer over HTTP."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

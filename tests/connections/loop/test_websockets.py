@@ -1,7 +1,5 @@
 """The number of a server's WebSockets, and their end with the server."""
 
-from __future__ import annotations
-
 import errno
 import socket
 

@@ -4,8 +4,6 @@ The transport is a fake over a real socket pair; the loop and the worker go on o
 at.
 """
 
-from __future__ import annotations
-
 import mmap
 import socket
 import threading

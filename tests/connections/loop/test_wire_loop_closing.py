@@ -1,7 +1,5 @@
 """The end of a connection after its last response: it is read on for a while, then it closes (RFC 9112 9.6)."""
 
-from __future__ import annotations
-
 import errno
 
 from harness.wires import BAD, GET, GET_CLOSE, pass_seconds

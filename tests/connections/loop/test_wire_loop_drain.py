@@ -1,7 +1,5 @@
 """Draining: begun requests are answered, idle connections close, front servers are waited for."""
 
-from __future__ import annotations
-
 import threading
 
 from harness.replies import returning

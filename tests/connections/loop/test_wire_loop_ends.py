@@ -2,8 +2,6 @@
 test_wire_loop_closing.py.)
 """
 
-from __future__ import annotations
-
 import socket
 import sys
 import threading

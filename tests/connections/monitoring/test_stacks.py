@@ -1,7 +1,5 @@
 """Each thread's present work: its request if any, and its stack from the app on."""
 
-from __future__ import annotations
-
 import math
 import re
 import sys

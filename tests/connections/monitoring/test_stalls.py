@@ -1,7 +1,5 @@
 """A stall of everything is in the log, once, and so is its end."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest
