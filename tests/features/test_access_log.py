@@ -1,7 +1,5 @@
 """The extension of the access log: the time of its writes, and its needs."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import types

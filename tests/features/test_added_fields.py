@@ -1,7 +1,5 @@
 """Fields of every response: their spelling, and their presence."""
 
-from __future__ import annotations
-
 import pytest
 from harness.refusals import error_of
 

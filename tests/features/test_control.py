@@ -1,7 +1,5 @@
 """--control: its commands, and its needs of a server."""
 
-from __future__ import annotations
-
 import sys
 import types
 

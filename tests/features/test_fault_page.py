@@ -1,7 +1,5 @@
 """Pages for code that cannot be imported, and for a response that the app did not give."""
 
-from __future__ import annotations
-
 import os
 import socket
 

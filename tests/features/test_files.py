@@ -1,7 +1,5 @@
 """Which steps are on, by the settings, and their order."""
 
-from __future__ import annotations
-
 from harness import apps
 
 from aserve.features import Config, extensions_of

@@ -1,7 +1,5 @@
 """HTTP/2 is there if wanted."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

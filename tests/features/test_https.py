@@ -1,7 +1,5 @@
 """--https as an extension: its files, answers, and thread."""
 
-from __future__ import annotations
-
 import types
 
 import pytest

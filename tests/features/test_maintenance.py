@@ -1,7 +1,5 @@
 """A page in the place of all responses: its times, and its substitute when unreadable."""
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

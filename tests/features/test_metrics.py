@@ -1,7 +1,5 @@
 """A process's counts and answers: by its own memory or its supervisor's."""
 
-from __future__ import annotations
-
 import asyncio
 import mmap
 import types

@@ -1,7 +1,5 @@
 """The setting of several apps, each below a path."""
 
-from __future__ import annotations
-
 import pytest
 from harness import apps
 

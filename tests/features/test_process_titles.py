@@ -1,7 +1,5 @@
 """A process's title in ps, with --process-titles."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 import types

@@ -1,7 +1,5 @@
 """--attach and --cron: the programs to run, and the words about a missing one."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.extension import Life, LifeContext

@@ -1,7 +1,5 @@
 """The field of a response that tells the wait for a thread."""
 
-from __future__ import annotations
-
 import pytest
 from harness import apps
 from harness.gateways import new_exchange

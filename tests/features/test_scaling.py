@@ -1,7 +1,5 @@
 """The number of workers follows the load: --max-workers."""
 
-from __future__ import annotations
-
 import types
 
 import pytest

@@ -1,7 +1,5 @@
 """The extension of slow requests: its part of them."""
 
-from __future__ import annotations
-
 import time
 import types
 

@@ -1,7 +1,5 @@
 """A span for each request: its parts, its trace, and the steps of the app in which it is current."""
 
-from __future__ import annotations
-
 import contextvars
 import importlib.util
 import io

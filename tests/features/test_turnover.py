@@ -1,7 +1,5 @@
 """A connection's term: so many requests, or so long, and the response to the last says close."""
 
-from __future__ import annotations
-
 import random
 import threading
 

@@ -1,7 +1,5 @@
 """Fields with an underscore in their name: from whom they reach the app, and which never do."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

@@ -1,7 +1,5 @@
 """The events of each request, at --log-level debug."""
 
-from __future__ import annotations
-
 import logging
 from types import SimpleNamespace
 

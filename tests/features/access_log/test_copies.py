@@ -1,7 +1,5 @@
 """One log in several places."""
 
-from __future__ import annotations
-
 import pytest
 from harness.ends import ended
 

@@ -1,7 +1,5 @@
 """A format for native/lines.c: its values are asked for once a second, or are Python's."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

@@ -1,7 +1,5 @@
 """The access log: one unforgeable line a request, written in batches."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

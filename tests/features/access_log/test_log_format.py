@@ -1,7 +1,5 @@
 """Lines: unforgeable text, and readable JSON."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The spelling of access log formats, and requests without a line."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.features.access_log.log_line import ATOMS, GUNICORN, NAMED, Atom, parse_line_format, parse_skip

@@ -1,7 +1,5 @@
 """Each value of a line, from a record with literals."""
 
-from __future__ import annotations
-
 import base64
 import os
 import socket

@@ -1,7 +1,5 @@
 """The settings of the access log."""
 
-from __future__ import annotations
-
 from harness.refusals import defaults_of
 
 from aserve.features.access_log.settings import AccessLogSettings

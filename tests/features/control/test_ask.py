@@ -1,7 +1,5 @@
 """The commands that ask a server: their questions, output and exit status."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

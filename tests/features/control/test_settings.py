@@ -1,7 +1,5 @@
 """The settings of the control socket."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -1,7 +1,5 @@
 """Whether a supervisor has a control socket; tests/processes/test_answers.py has its answers."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.core.errors import BindError

@@ -1,7 +1,5 @@
 """The texts of `aserve top`, from answers to `status`."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.features.control.top import (

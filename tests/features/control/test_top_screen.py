@@ -4,8 +4,6 @@ A screen is textual's work, which takes ten seconds a test on PyPy: its run has 
 (e2e/test_top.py).
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

@@ -1,7 +1,5 @@
 """Accept-Encoding."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.features.files.codings import ranked

@@ -1,7 +1,5 @@
 """Which responses are compressed, and their fields."""
 
-from __future__ import annotations
-
 import gzip
 import random
 import zlib

@@ -1,7 +1,5 @@
 """Compressors make octets fewer, readable piece by piece."""
 
-from __future__ import annotations
-
 import importlib
 import threading
 import types

@@ -1,7 +1,5 @@
 """Conditional requests."""
 
-from __future__ import annotations
-
 import os
 import time
 

@@ -1,7 +1,5 @@
 """A file's type, by its name."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.features.files.content_types import content_type, is_compressible

@@ -1,7 +1,5 @@
 """Files are opened below their folder, and nowhere else."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """The field Range."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.features.files.ranges import MAX_RANGES, Part, content_range, multipart, parse_range

@@ -1,7 +1,5 @@
 """A file as a response."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

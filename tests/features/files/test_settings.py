@@ -1,7 +1,5 @@
 """How the settings for files are spelled."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

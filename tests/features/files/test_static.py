@@ -1,7 +1,5 @@
 """The file of a path, and the requests left to the app."""
 
-from __future__ import annotations
-
 import gzip
 
 import pytest

@@ -1,7 +1,5 @@
 """Files named by the app in place of a body."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Fixtures of the tests of HTTP/2."""
 
-from __future__ import annotations
-
 import pytest
 from harness.http2 import Client
 

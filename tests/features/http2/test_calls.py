@@ -1,7 +1,5 @@
 """A client's leaves cost no other client a request: a request waits while too many of its connection run, and is not refused."""
 
-from __future__ import annotations
-
 import pytest
 from h2.errors import ErrorCodes
 from harness.http2 import request

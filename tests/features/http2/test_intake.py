@@ -1,7 +1,5 @@
 """Octets that come at once are received a portion at a time, so that other connections have their turns."""
 
-from __future__ import annotations
-
 import pytest
 from harness.http2 import request
 from hyperframe.frame import DataFrame

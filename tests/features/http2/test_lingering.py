@@ -1,7 +1,5 @@
 """The end of a connection: its last octets reach a client that still sends."""
 
-from __future__ import annotations
-
 import pytest
 from hyperframe.frame import PingFrame
 

@@ -1,7 +1,5 @@
 """A stream's octets become an exchange, by the rules of HTTP/1.1."""
 
-from __future__ import annotations
-
 import pytest
 from harness.http2 import request as fields_of
 from harness.http2_engine import Peer

@@ -3,8 +3,6 @@
 Beside this file: floods and the end of the connection (test_session_ends.py).
 """
 
-from __future__ import annotations
-
 import threading
 
 import h2.settings

@@ -1,7 +1,5 @@
 """Requests against the rules of HTTP/2: their streams are reset, and other streams of the connection go on (RFC 9113 8.1.1)."""
 
-from __future__ import annotations
-
 import h2.settings
 import pytest
 from h2.errors import ErrorCodes

@@ -1,7 +1,5 @@
 """Slow clients: each stream has the time limits of a connection of HTTP/1.1, and its end is no other stream's."""
 
-from __future__ import annotations
-
 import pytest
 from h2.errors import ErrorCodes
 from harness.http2 import request

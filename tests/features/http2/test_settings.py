@@ -1,7 +1,5 @@
 """The settings of HTTP/2."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.features import Config

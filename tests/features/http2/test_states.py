@@ -1,7 +1,5 @@
 """The table of a stream's states: a listed pair leads somewhere, an unlisted one is a bug."""
 
-from __future__ import annotations
-
 from aserve.features.http2.states import TRANSITIONS, Event, State
 
 # Pairs that can never come about, each with its reason; any other pair must be in the table.

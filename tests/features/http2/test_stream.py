@@ -3,8 +3,6 @@
 Beside this file: streams that are WebSockets (test_stream_websockets.py).
 """
 
-from __future__ import annotations
-
 import types
 
 import pytest

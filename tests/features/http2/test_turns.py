@@ -3,8 +3,6 @@
 Their octets, and pauses, are in test_session.py.
 """
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """The folder of --https, for the tests in this folder."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.features.https.folder import Folder

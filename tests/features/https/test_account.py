@@ -1,7 +1,5 @@
 """The account: one key, known to the authority or made known."""
 
-from __future__ import annotations
-
 import types
 
 import pytest

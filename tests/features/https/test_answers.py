@@ -1,7 +1,5 @@
 """The authority finds its answers at port 80, and the rest of the folder stays hidden."""
 
-from __future__ import annotations
-
 import contextlib
 import ssl
 

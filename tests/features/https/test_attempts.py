@@ -1,7 +1,5 @@
 """The challenge of each attempt."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.features.https.attempts import first_kind, second_kind

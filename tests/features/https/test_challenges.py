@@ -1,7 +1,5 @@
 """The taken challenge, and its answer as a file."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("acme", reason="needs the extra acme")

@@ -1,7 +1,5 @@
 """The child: its result, or the reason without one."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """The next act for a name: each row is a promise."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.features.https.facts import Do, Facts, decide, fault_of

@@ -1,7 +1,5 @@
 """Each failure has a line with its culprit and advice."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.features.https.faults import FAULTS, MAX_DETAIL, SAME, explain, may_help

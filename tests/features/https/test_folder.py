@@ -1,7 +1,5 @@
 """The folder of keys: only its owner reads it, and its files are whole."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

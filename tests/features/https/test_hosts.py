@@ -1,7 +1,5 @@
 """The shared state of a site's hosts, over a real store."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.features.https.hosts import SharingHosts

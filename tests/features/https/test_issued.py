@@ -1,7 +1,5 @@
 """The dates of a certificate in its file."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

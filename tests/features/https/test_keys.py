@@ -1,7 +1,5 @@
 """Our own keys, requests and certificates, as other programs read them."""
 
-from __future__ import annotations
-
 import hashlib
 import ssl
 

@@ -1,7 +1,5 @@
 """A hostile authority: none of its answers costs the present certificate."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -1,7 +1,5 @@
 """Notes of a name: written by one process, read by each other; an older file counts, a damaged one does not."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

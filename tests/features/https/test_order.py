@@ -1,7 +1,5 @@
 """One order: an authority's words, and the outcome."""
 
-from __future__ import annotations
-
 import os
 import re
 import types

@@ -1,7 +1,5 @@
 """The child's work on its job."""
 
-from __future__ import annotations
-
 import io
 import json
 import signal

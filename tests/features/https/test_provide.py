@@ -1,7 +1,5 @@
 """Before the first certificate there is a placeholder, so that a server can start."""
 
-from __future__ import annotations
-
 import errno
 import os
 import pwd

@@ -1,7 +1,5 @@
 """From HTTP to HTTPS: the target of a request, and requests that stay."""
 
-from __future__ import annotations
-
 import types
 
 import pytest

@@ -1,7 +1,5 @@
 """Orders, their challenges, and the log's lines."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """When a certificate is due, whatever the clock does."""
 
-from __future__ import annotations
-
 import datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """The accepted names, the implications of --https, and its files."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 

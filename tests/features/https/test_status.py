@@ -1,7 +1,5 @@
 """A status about certificates."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.features import Config

@@ -1,7 +1,5 @@
 """One process orders at a time."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

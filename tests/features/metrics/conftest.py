@@ -1,7 +1,5 @@
 """Scrapes on a socket."""
 
-from __future__ import annotations
-
 import pytest
 from harness.scraping import Answering
 from harness.supervising import supervised

@@ -1,7 +1,5 @@
 """The app's counts by prometheus_client, in one process and in several."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

@@ -1,7 +1,5 @@
 """The folder of workers for the app's counts."""
 
-from __future__ import annotations
-
 import os
 from types import MappingProxyType, SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The words for a balancer, by the latest numbers of all processes of a host."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.connections.health import WISHES

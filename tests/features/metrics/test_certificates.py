@@ -1,7 +1,5 @@
 """The ends of certificates, in metrics."""
 
-from __future__ import annotations
-
 import os
 import time
 

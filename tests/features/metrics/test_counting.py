@@ -1,7 +1,5 @@
 """A process's counts of each request, and once a second."""
 
-from __future__ import annotations
-
 import mmap
 import threading
 import time

@@ -1,7 +1,5 @@
 """The text about processes, one or several; test_single.py has a server, processes/monitoring/test_overview.py a supervisor."""
 
-from __future__ import annotations
-
 import socket
 import time
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """How long a thread waits for the GIL."""
 
-from __future__ import annotations
-
 import sys
 import threading
 

@@ -1,7 +1,5 @@
 """The last minute, from samples of the counts."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.features.metrics import history as module

@@ -1,7 +1,5 @@
 """The answers at --metrics, and their readers."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """One moment of a server, for the status page."""
 
-from __future__ import annotations
-
 import json
 
 from harness.native import AS_IN_TABLE

@@ -1,7 +1,5 @@
 """Answers to metrics' readers: no client is waited for."""
 
-from __future__ import annotations
-
 import errno
 import itertools
 import json

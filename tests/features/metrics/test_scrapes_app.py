@@ -1,7 +1,5 @@
 """Answers with the app's own counts, read by another process."""
 
-from __future__ import annotations
-
 import pytest
 from harness.scraping import GET
 

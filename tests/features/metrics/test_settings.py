@@ -1,7 +1,5 @@
 """The settings of metrics: statsd's address, its prefix, and their owners."""
 
-from __future__ import annotations
-
 import pytest
 from harness.refusals import error_of
 

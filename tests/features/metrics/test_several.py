@@ -1,7 +1,5 @@
 """The metrics of a supervisor's workers, from their memory and /proc."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

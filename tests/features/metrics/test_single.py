@@ -1,7 +1,5 @@
 """A process that answers by itself."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """The text of uWSGI's stats server; tests/e2e/test_stats.py has the real uwsgitop."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

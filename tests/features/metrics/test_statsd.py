@@ -1,7 +1,5 @@
 """Packets to statsd, over real sockets."""
 
-from __future__ import annotations
-
 import re
 import socket
 

@@ -1,7 +1,5 @@
 """The table of metrics: names, places and help."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Counts over the ends of workers."""
 
-from __future__ import annotations
-
 from aserve.features.metrics.table import KEYS, PLACES, WORDS, place_of_requests
 from aserve.features.metrics.totals import Totals, describe_words
 

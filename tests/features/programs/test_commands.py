@@ -1,7 +1,5 @@
 """[NAME=]COMMAND of --attach, and the same with times of --cron."""
 
-from __future__ import annotations
-
 import pytest
 from harness.refusals import error_of
 

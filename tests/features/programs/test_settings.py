@@ -1,7 +1,5 @@
 """The settings of programs beside the workers."""
 
-from __future__ import annotations
-
 from harness.refusals import defaults_of
 
 from aserve.features.programs.settings import ProgramSettings

@@ -1,7 +1,5 @@
 """A lease has one owner, is renewed, ends with its host, and a loss is told."""
 
-from __future__ import annotations
-
 import os
 import threading
 

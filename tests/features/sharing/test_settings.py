@@ -1,7 +1,5 @@
 """How --shared and --shared-prefix are spelled, and shown."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.features import SETTINGS, Config

@@ -1,7 +1,5 @@
 """One command, one answer, or a fault within a bounded time; the words about faults, and the fate of connections."""
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

@@ -1,7 +1,5 @@
 """A supervisor's view of its workers' slow requests."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 from aserve.features.slow_requests.reports import Reporter

@@ -1,7 +1,5 @@
 """The settings of reports of slow requests."""
 
-from __future__ import annotations
-
 from aserve.features import Config, supervised_of
 from aserve.features.slow_requests import Slow
 from aserve.features.slow_requests.settings import SlowRequestSettings

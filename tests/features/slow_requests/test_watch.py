@@ -1,7 +1,5 @@
 """Requests that take too long: each is told once, with the stack of its thread, and then its end."""
 
-from __future__ import annotations
-
 import threading
 import time
 from types import SimpleNamespace
