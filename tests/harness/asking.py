@@ -1,7 +1,5 @@
 """Asking a server on its own event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 

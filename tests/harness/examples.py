@@ -1,7 +1,5 @@
 """Hypothesis' examples for tests: the same ones every time, however slow the machine."""
 
-from __future__ import annotations
-
 from hypothesis import HealthCheck, settings
 
 EXAMPLES = settings(deadline=None, database=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

@@ -4,8 +4,6 @@
 `harness.submit` returns a future that a job resolves: it posts, and the loop sets it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import collections
 import socket

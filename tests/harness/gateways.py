@@ -1,7 +1,5 @@
 """Shared parts of gateway tests: an exchange for a response, and the returned octets."""
 
-from __future__ import annotations
-
 import inspect
 
 import pytest

@@ -1,7 +1,5 @@
 """An app with many ways to hang: some end by an exception, some by nothing; and with ways to come back late."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import threading

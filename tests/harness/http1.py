@@ -1,7 +1,5 @@
 """HTTP/1.1 for the tests of its protocol: requests, the facts of exchanges, and the parsers."""
 
-from __future__ import annotations
-
 import importlib.util
 
 from aserve.protocols import PROTOCOLS

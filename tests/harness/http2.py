@@ -1,7 +1,5 @@
 """A client of HTTP/2 in memory, by the library h2, and its session."""
 
-from __future__ import annotations
-
 import collections
 
 import h2.connection

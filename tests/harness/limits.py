@@ -1,7 +1,5 @@
 """Stand-ins for the connections counted by a limit, and its log."""
 
-from __future__ import annotations
-
 import asyncio
 
 

@@ -1,7 +1,5 @@
 """Tests of the marker `also_http2`, and files of corpus/desync, without a meaning over HTTP/2; the reason, and the guard there instead."""
 
-from __future__ import annotations
-
 CHUNKS = "DATA frames have no chunks; Transfer-Encoding is malformed (corpus/desync, te-*)"
 LINES = "a head is a field section, without lines; octets that would end one: corpus/desync, lf-* and cr-*"
 VERSIONS = "a stream has no version"

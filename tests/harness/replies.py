@@ -1,7 +1,5 @@
 """Shared parts of the tests of a wire: requests, apps, and the fate of a response."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading

@@ -1,7 +1,5 @@
 """Shared parts of the tests of a response: making one, and parsing its octets."""
 
-from __future__ import annotations
-
 from aserve.core.exchange import Exchange
 from aserve.wsgi.response import CommonFields, Response
 

@@ -1,7 +1,5 @@
 """Scrapes turned by a test, and their clients."""
 
-from __future__ import annotations
-
 import socket
 
 from aserve.features import Config

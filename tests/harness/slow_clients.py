@@ -1,7 +1,5 @@
 """A worker that answers a client which reads slowly, or not at all; the test moves loop and client."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

@@ -1,7 +1,5 @@
 """TLS clients that are programs: curl and openssl."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

@@ -1,7 +1,5 @@
 """A TLS client over memory, aserve's session, and the fake socket between them; and their words."""
 
-from __future__ import annotations
-
 import ssl
 
 from aserve.connections.accepting.tls_transport import TLSTransport

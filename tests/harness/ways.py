@@ -1,7 +1,5 @@
 """Connections on their way between three workers: processes of numbers alone."""
 
-from __future__ import annotations
-
 import os
 import time
 

@@ -1,7 +1,5 @@
 """Apps that take the socket of a request for a WebSocket, and clients that ask for one; their words are no frames, as aserve reads none."""
 
-from __future__ import annotations
-
 import threading
 
 from . import apps

@@ -1,7 +1,5 @@
 """Shared parts of the tests of the event loop's wire: requests, responses, and the passing of time."""
 
-from __future__ import annotations
-
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 GET_CLOSE = GET[:-2] + b"Connection: close\r\n\r\n"
 POST_HEAD = b"POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"
