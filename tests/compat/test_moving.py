@@ -1,7 +1,5 @@
 """`aserve translate` is a command of a feature of no server."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.compat.moving import Translating

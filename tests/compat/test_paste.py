@@ -1,7 +1,5 @@
 """The server section of an ini file: settings, names, and mistakes."""
 
-from __future__ import annotations
-
 import configparser
 import pathlib
 import re

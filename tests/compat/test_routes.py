@@ -1,7 +1,5 @@
 """Routes without a server: the grammar, and each action's effect on an exchange."""
 
-from __future__ import annotations
-
 import pytest
 from harness.fakes import FakeConnection
 from harness.gateways import Left

@@ -1,7 +1,5 @@
 """The import of a program that serves by itself: the name in docs/uwsgi-api.md."""
 
-from __future__ import annotations
-
 from aserve.compat.uwsgi import install
 from aserve.compat.uwsgi_api import module
 

@@ -1,7 +1,5 @@
 """`import uwsgi` as an extension: the time of the module, and the facts of each process."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

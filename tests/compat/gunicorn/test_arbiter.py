@@ -1,7 +1,5 @@
 """gunicorn.arbiter, for an application's own run()."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.compat.gunicorn.app.base import BaseApplication

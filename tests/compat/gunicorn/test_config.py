@@ -1,7 +1,5 @@
 """gunicorn.config: the known settings."""
 
-from __future__ import annotations
-
 from aserve.compat.gunicorn.config import Config
 
 

@@ -1,7 +1,5 @@
 """The names imported by a `logger_class`."""
 
-from __future__ import annotations
-
 from aserve.compat.gunicorn import glogging
 from aserve.compat.moving import gunicorn_logger
 

@@ -1,7 +1,5 @@
 """`aserve python PROGRAM`: a program for gunicorn, unchanged."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A program for gunicorn serves in the program's process."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """gunicorn.util: importing an app."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

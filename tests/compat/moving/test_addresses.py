@@ -1,7 +1,5 @@
 """gunicorn's addresses."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.compat.moving.addresses import place_of, texts

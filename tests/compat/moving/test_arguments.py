@@ -1,7 +1,5 @@
 """sys.argv is the same as on the app's former server, from its import on."""
 
-from __future__ import annotations
-
 from aserve.compat.moving.arguments import AppArguments
 from aserve.extension import Life, LifeContext
 from aserve.features import Config

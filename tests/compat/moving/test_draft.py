@@ -1,7 +1,5 @@
 """Rows, and drafts of settings."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.compat.moving.draft import MAX_SHOWN, Draft, Given, Rows, always, is_number, maps, unlike

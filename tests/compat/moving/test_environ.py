@@ -1,7 +1,5 @@
 """An app finds the environ of uWSGI or gunicorn."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

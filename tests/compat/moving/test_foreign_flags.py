@@ -1,7 +1,5 @@
 """The answer to another server's flags."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Foreign code in our process: its exceptions, settings and forks."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """gunicorn's configurations become ours: the file, the variable, and combinations of settings."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import signal

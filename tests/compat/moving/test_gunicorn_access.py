@@ -1,7 +1,5 @@
 """A logger's `access`, called for each request."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.compat.moving.gunicorn_access import logging_access

@@ -1,7 +1,5 @@
 """gunicorn's settings as an object, for programs and hooks."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

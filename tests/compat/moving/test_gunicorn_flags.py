@@ -1,7 +1,5 @@
 """gunicorn's command line and GUNICORN_CMD_ARGS."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest

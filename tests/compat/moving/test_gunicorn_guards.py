@@ -1,7 +1,5 @@
 """gunicorn's hooks with a guard of the app end the start, as aserve does not call such hooks."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.compat.moving.gunicorn import load_gunicorn

@@ -1,7 +1,5 @@
 """gunicorn's hooks: their arguments, and the effect of an exception."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """gunicorn's Logger, for its subclasses."""
 
-from __future__ import annotations
-
 import base64
 import datetime
 import json

@@ -1,7 +1,5 @@
 """gunicorn's loggers in the processes of aserve."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

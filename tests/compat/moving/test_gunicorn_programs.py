@@ -1,7 +1,5 @@
 """The settings of a program for gunicorn."""
 
-from __future__ import annotations
-
 import sys
 import types
 

@@ -1,7 +1,5 @@
 """Configurations that import gunicorn, where there is none."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import sys

@@ -1,7 +1,5 @@
 """gunicorn's settings: the table itself."""
 
-from __future__ import annotations
-
 import collections
 
 import pytest

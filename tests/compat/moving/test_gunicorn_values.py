@@ -1,7 +1,5 @@
 """How values of gunicorn's settings are read."""
 
-from __future__ import annotations
-
 import ssl
 
 import pytest

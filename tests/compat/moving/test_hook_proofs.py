@@ -1,7 +1,5 @@
 """Which hooks provably decide nothing."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Variables stay variables in a translation."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Other servers' command lines among aserve's own words."""
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -1,7 +1,5 @@
 """Formats of other servers' log lines."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

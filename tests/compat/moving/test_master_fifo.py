@@ -1,7 +1,5 @@
 """The FIFO for commands of uWSGI's deploy scripts."""
 
-from __future__ import annotations
-
 import os
 import signal
 import stat

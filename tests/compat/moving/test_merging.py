@@ -1,7 +1,5 @@
 """Settings of another server below aserve's own sources."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.compat.moving.gunicorn import load_gunicorn

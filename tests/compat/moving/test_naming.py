@@ -1,7 +1,5 @@
 """The named settings of further servers."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.compat.moving.naming import has_section, is_configuration, is_uwsgi_file, split_section, take_flags

@@ -1,7 +1,5 @@
 """The flags of other servers' settings."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

@@ -1,7 +1,5 @@
 """--dropped-guards, --environ-as, --scheme-fields, --argv."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.features import Config

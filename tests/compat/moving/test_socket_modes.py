@@ -1,7 +1,5 @@
 """Socket.IO's modes for greenlets are its mode for threads."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 import types

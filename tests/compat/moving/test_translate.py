@@ -1,7 +1,5 @@
 """`aserve translate` prints a file of ours, with the same settings."""
 
-from __future__ import annotations
-
 import pathlib
 import shutil
 import sys

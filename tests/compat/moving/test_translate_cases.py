@@ -1,7 +1,5 @@
 """`aserve translate` of each case of tests/moving: its output, started, is the same server."""
 
-from __future__ import annotations
-
 import os
 import sys
 

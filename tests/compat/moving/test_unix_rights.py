@@ -1,7 +1,5 @@
 """Unix sockets keep their mode and owner."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

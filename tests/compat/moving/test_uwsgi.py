@@ -1,7 +1,5 @@
 """uWSGI's configurations become ours: combinations of options."""
 
-from __future__ import annotations
-
 import pathlib
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """The actions of uWSGI's hooks."""
 
-from __future__ import annotations
-
 import os
 import socket
 import stat

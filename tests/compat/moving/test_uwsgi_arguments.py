@@ -1,7 +1,5 @@
 """uWSGI's command line: words in, options out."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest

@@ -1,7 +1,5 @@
 """uWSGI's cron lines become --cron."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """uWSGI's files: their forms, sections, and variables of one letter."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """uWSGI's hooks: their times, and the effect of a failure."""
 
-from __future__ import annotations
-
 import os
 import types
 

@@ -1,7 +1,5 @@
 """Imports of a uWSGI file beside the app."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

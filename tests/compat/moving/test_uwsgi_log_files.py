@@ -1,7 +1,5 @@
 """The modes of log files with a file of uWSGI's."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

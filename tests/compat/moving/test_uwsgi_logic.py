@@ -1,7 +1,5 @@
 """Placeholders, conditions, loops and includes; the results of uWSGI 2.0.30 were seen with --show-config."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import shutil

@@ -1,7 +1,5 @@
 """The options of uWSGI's command line: the data."""
 
-from __future__ import annotations
-
 from aserve.compat.moving.uwsgi_options import LETTERS, OPTIONAL, SWITCHES
 from aserve.compat.moving.uwsgi_table import TABLE
 

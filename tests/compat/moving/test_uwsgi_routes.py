@@ -1,7 +1,5 @@
 """Routes of uWSGI's files: a guard of the app there is a guard here, or ends the start."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.compat.moving.origin import Origin

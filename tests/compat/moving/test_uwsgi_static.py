@@ -1,7 +1,5 @@
 """uWSGI's static files: folders, their index, and expiry."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.compat.moving.draft import Draft, Given

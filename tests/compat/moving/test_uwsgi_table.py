@@ -1,7 +1,5 @@
 """uWSGI's options: the table itself."""
 
-from __future__ import annotations
-
 import collections
 import pathlib
 

@@ -1,7 +1,5 @@
 """How values of uWSGI's options are read."""
 
-from __future__ import annotations
-
 import sys
 import sysconfig
 

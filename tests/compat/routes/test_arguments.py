@@ -1,7 +1,5 @@
 """Placeholders in arguments of routes."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

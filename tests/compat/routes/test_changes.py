@@ -1,7 +1,5 @@
 """Routes that change the request; the results of uWSGI 2.0.31 were seen with PCRE."""
 
-from __future__ import annotations
-
 import pytest
 from harness.fakes import FakeConnection
 

@@ -1,7 +1,5 @@
 """Conditions of routes; uWSGI 2.0.31 with PCRE2 has decided the same."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.compat.routes import compile_routes

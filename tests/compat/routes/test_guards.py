@@ -1,7 +1,5 @@
 """Routes that let a request pass, or not."""
 
-from __future__ import annotations
-
 import base64
 
 import pytest

@@ -1,7 +1,5 @@
 """Memory of `import uwsgi`, for a test alone."""
 
-from __future__ import annotations
-
 import os
 import types
 

@@ -1,7 +1,5 @@
 """The cache shared by processes: its values, their times, and a writer's death."""
 
-from __future__ import annotations
-
 import logging
 import os
 import random

@@ -1,7 +1,5 @@
 """The decorators of uwsgidecorators: their registrations, and the function left."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """The functions about the server: uWSGI's keys and types, with values of this server."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """The results of the module's functions, as uWSGI's: True, None, bytes."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.compat.uwsgi_api import functions, memory

@@ -1,7 +1,5 @@
 """The runner of a signal, and its function's name."""
 
-from __future__ import annotations
-
 import functools
 
 import pytest

@@ -1,7 +1,5 @@
 """The app's own time limits: the process ends at the limit, at no cost to further requests."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Shared state of hosts takes the place of shared state of processes."""
 
-from __future__ import annotations
-
 from aserve.compat.uwsgi_api.hosts import join
 from aserve.compat.uwsgi_api.settings import parse_cache
 from aserve.features.sharing.settings import Shared

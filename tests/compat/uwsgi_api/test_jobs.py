@@ -1,7 +1,5 @@
 """Processes of jobs and mules: their reading, and the files left alone."""
 
-from __future__ import annotations
-
 from aserve.command import cli, start
 from aserve.compat.uwsgi_api import jobs as jobs_module
 from aserve.compat.uwsgi_api import memory

@@ -1,7 +1,5 @@
 """Locks among processes: a single process has a lock, and a dying process lets the lock go."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

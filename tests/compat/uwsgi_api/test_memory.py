@@ -1,7 +1,5 @@
 """The memory shared by processes: made once, found again by its descriptor."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Metrics of the app, with the recorded answers of real uWSGI."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.compat.uwsgi_api import memory

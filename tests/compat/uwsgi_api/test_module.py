@@ -1,7 +1,5 @@
 """`import uwsgi` under aserve: there where nothing else is, and its parts behave as in uWSGI 2.0.30."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.machinery
 import importlib.util

@@ -1,7 +1,5 @@
 """Jobs, by `import uwsgi` and uwsgidecorators with --spooler; tests/e2e/test_spooler.py has real ones."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 import types

@@ -1,7 +1,5 @@
 """The extension of --uwsgi-mule."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """The table of uWSGI's names is complete and true."""
 
-from __future__ import annotations
-
 import importlib
 import pathlib
 import subprocess

@@ -1,7 +1,5 @@
 """The facts about a process."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.compat.uwsgi_api import process as module

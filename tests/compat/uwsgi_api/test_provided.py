@@ -1,7 +1,5 @@
 """The module's names in a process."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

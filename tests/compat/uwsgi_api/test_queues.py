@@ -1,7 +1,5 @@
 """The functions for the queue: None is an undone act."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.compat.uwsgi_api import memory

@@ -1,7 +1,5 @@
 """The functions about a request: each finds the request from within the app, and keeps nothing."""
 
-from __future__ import annotations
-
 import io
 import threading
 

@@ -1,7 +1,5 @@
 """The ring of messages, with the recorded answers of real uWSGI, but for a pop of nothing, which moves nothing here."""
 
-from __future__ import annotations
-
 import mmap
 
 import pytest

@@ -1,7 +1,5 @@
 """When a schedule is due."""
 
-from __future__ import annotations
-
 import os
 import time
 

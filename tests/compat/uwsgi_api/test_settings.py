@@ -1,7 +1,5 @@
 """How --uwsgi-cache is spelled."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.compat.uwsgi_api.settings import CacheSpec, Extras, QueueSpec, parse_cache, parse_queue

@@ -1,7 +1,5 @@
 """A cache shared by hosts: each host's values are all hosts'; without a server the cache is empty, and nothing raises."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.compat.uwsgi_api import shared_caches as module

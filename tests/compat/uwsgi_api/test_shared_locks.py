@@ -1,7 +1,5 @@
 """uwsgi.lock of all hosts: a single thread of all has the lock, and a loser is told."""
 
-from __future__ import annotations
-
 import os
 import threading
 

@@ -1,7 +1,5 @@
 """Signals, timers, cron: their runners, times, and the end of a process."""
 
-from __future__ import annotations
-
 import threading
 import time
 

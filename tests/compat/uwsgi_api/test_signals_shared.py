@@ -1,7 +1,5 @@
 """Timers and cron of all hosts: each host has separate memory, and a single host does each due run."""
 
-from __future__ import annotations
-
 import threading
 import time
 

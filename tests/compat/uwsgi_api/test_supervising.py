@@ -1,7 +1,5 @@
 """The counts of ended workers, in their supervisor."""
 
-from __future__ import annotations
-
 import os
 
 from aserve.compat.uwsgi_api import memory

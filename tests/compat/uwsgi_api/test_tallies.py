@@ -1,7 +1,5 @@
 """The counts of workers: each worker has separate counts, and counts of ended workers are not lost."""
 
-from __future__ import annotations
-
 import mmap
 import os
 

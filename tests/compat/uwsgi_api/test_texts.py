@@ -1,7 +1,5 @@
 """Text and octets are taken alike."""
 
-from __future__ import annotations
-
 from aserve.compat.uwsgi_api.texts import octets_of
 
 

@@ -1,7 +1,5 @@
 """Of all hosts one runs a tick, once; missed ticks are made up for, as far as sensible."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.compat.uwsgi_api.schedules import Cron, Ticks

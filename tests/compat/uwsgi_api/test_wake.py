@@ -1,7 +1,5 @@
 """The waking of a thread: once set, a single wait ends at once."""
 
-from __future__ import annotations
-
 import threading
 
 from aserve.compat.uwsgi_api.wake import Wake

@@ -1,7 +1,5 @@
 """The app's WebSockets: frames of RFC 6455, and uWSGI's handling of pings and ends."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading

@@ -1,7 +1,5 @@
 """The base classes of programs for gunicorn."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Applications whose app is named."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 

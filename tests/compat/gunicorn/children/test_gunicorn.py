@@ -1,7 +1,5 @@
 """The module in gunicorn's place in processes of a program."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 

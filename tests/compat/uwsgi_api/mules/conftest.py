@@ -1,7 +1,5 @@
 """The queues of a server with mules, for a test alone."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

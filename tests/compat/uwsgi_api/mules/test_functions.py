@@ -1,7 +1,5 @@
 """The functions and decorators of mules, with the recorded results and errors of uWSGI 2.0.30."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import sys

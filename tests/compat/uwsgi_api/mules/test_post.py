@@ -1,7 +1,5 @@
 """The queues of messages: each message is received once, as a whole, in order, and waits for its mule."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """The process of a mule; tests/e2e/test_uwsgi_mules.py has real ones."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """The processes of mules, in a supervisor's view."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

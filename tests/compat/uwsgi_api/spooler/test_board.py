@@ -1,7 +1,5 @@
 """A spooler's words to the supervisor."""
 
-from __future__ import annotations
-
 import os
 
 from aserve.compat.uwsgi_api.spooler.board import PAGE_BYTES, Page

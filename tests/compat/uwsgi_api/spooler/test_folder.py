@@ -1,7 +1,5 @@
 """Jobs as files: whole or not there, one process's at a time, and never lost."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import socket

@@ -1,7 +1,5 @@
 """An app's calls to have jobs done."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

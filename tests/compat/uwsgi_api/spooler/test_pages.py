@@ -1,7 +1,5 @@
 """Counts of jobs, by pages beyond the life of processes; tests/e2e/test_spooler.py has real processes."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Jobs shared by hosts: a single host does each job, and a gone host leaves the job to another."""
 
-from __future__ import annotations
-
 import select
 import threading
 import time

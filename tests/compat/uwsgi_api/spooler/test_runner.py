@@ -1,7 +1,5 @@
 """The fate of jobs, with a clock moved by the test."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import os

@@ -1,7 +1,5 @@
 """Spoolers, in a supervisor's view; tests/processes/programs/test_attached.py has their lives."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
