@@ -1,7 +1,5 @@
 """Fixtures of the tests of processes."""
 
-from __future__ import annotations
-
 import selectors
 
 import pytest

@@ -1,7 +1,5 @@
 """Acts after a worker's failed start: on processes of numbers alone. With --reload: test_events_reloads_development.py."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest

@@ -1,7 +1,5 @@
 """A supervisor's answers, on children of numbers alone; tests/e2e/test_control.py has real ones."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """The number of workers, replacements, and a slot's next try: on processes of numbers alone."""
 
-from __future__ import annotations
-
 import signal
 
 from harness.supervising import LEAVE, slots_of, told

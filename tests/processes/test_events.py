@@ -1,7 +1,5 @@
 """A method for each signal and each word, and the looks of each second: on processes of numbers alone."""
 
-from __future__ import annotations
-
 import os
 import signal
 

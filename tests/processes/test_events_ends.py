@@ -1,7 +1,5 @@
 """Acts after a worker's end, by its state: on processes of numbers alone."""
 
-from __future__ import annotations
-
 import mmap
 import re
 import signal

@@ -1,7 +1,5 @@
 """When there is a mold, and workers without one: on processes of numbers alone; e2e/test_preload.py has real ones."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """Reloads, on processes of numbers alone: order, time and end of each replacement."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

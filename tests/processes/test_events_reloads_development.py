@@ -1,7 +1,5 @@
 """The supervisor with --reload: saved files ask for a reload, and a fault is shown until one succeeds."""
 
-from __future__ import annotations
-
 import signal
 
 from harness.supervising import LEAVE, told

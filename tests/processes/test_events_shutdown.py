@@ -1,7 +1,5 @@
 """The end of all: on processes of numbers alone; tests/e2e/test_workers.py has real ones."""
 
-from __future__ import annotations
-
 import signal
 import socket
 

@@ -1,7 +1,5 @@
 """The processes, and the parts that look at them."""
 
-from __future__ import annotations
-
 from aserve.processes.children.pages import Pages
 
 

@@ -1,7 +1,5 @@
 """A supervisor's given parts."""
 
-from __future__ import annotations
-
 from harness.supervising import COMMAND
 
 from aserve.features import Config

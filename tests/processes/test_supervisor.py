@@ -1,7 +1,5 @@
 """Acts on each event: on processes of numbers alone; tests/e2e/test_workers.py has real ones."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal

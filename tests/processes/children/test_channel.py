@@ -1,7 +1,5 @@
 """Messages with descriptors, whole or not at all, and nobody waits."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

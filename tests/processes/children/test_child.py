@@ -1,7 +1,5 @@
 """One child: its state, and its end."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

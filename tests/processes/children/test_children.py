@@ -1,7 +1,5 @@
 """The supervisor's acts on its children: on processes of numbers alone, and on real ones."""
 
-from __future__ import annotations
-
 import os
 import selectors
 import signal

@@ -1,7 +1,5 @@
 """The command of this process; tests/e2e/test_upgrade.py shows its second run."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

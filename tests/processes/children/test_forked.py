@@ -1,7 +1,5 @@
 """A forked process around its work: its reason for failing, and signals for others."""
 
-from __future__ import annotations
-
 import errno
 import os
 import select

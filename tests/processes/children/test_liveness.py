@@ -1,7 +1,5 @@
 """A worker's event loop from outside: when to warn, when to replace, and when a process is only stopped."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.core.footprint import Activity

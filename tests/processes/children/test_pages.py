@@ -1,7 +1,5 @@
 """Pages of memory seen by all processes."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

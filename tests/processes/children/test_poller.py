@@ -1,7 +1,5 @@
 """Descriptors, signals and time, of a process without an event loop: limits, and later calls in their order."""
 
-from __future__ import annotations
-
 import os
 import selectors
 import signal

@@ -1,7 +1,5 @@
 """The role of a forked process."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.core.page import MOLD, TRIAL

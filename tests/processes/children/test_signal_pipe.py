@@ -1,7 +1,5 @@
 """Signals read from a descriptor."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal

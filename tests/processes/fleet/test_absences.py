@@ -1,7 +1,5 @@
 """Missing workers, since when, and why."""
 
-from __future__ import annotations
-
 import re
 
 from aserve.processes.fleet import absences as absences_module

@@ -1,7 +1,5 @@
 """Delays between tries."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.processes.fleet.backoff import CALM_SECONDS, Backoff

@@ -1,7 +1,5 @@
 """Control groups: trees of files as in the kernel, of version 1 and 2, with and without containers."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.processes.fleet.cgroups import Cgroups

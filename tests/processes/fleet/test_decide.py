@@ -1,7 +1,5 @@
 """Due acts, by the facts: each rule once. Any order of events: test_decide_histories.py. Molds and the end: test_decide_molds.py."""
 
-from __future__ import annotations
-
 import pytest
 from harness.fleets import DRAINING, KILLED, PAUSE_SECONDS, READY, STARTING, World, dos, new_plan, newest, serving
 

@@ -4,8 +4,6 @@ Processes may stand still for ever. Time passes only until `Fleet.next_at`, as i
 leave them there.
 """
 
-from __future__ import annotations
-
 import hypothesis.strategies as st
 from harness.examples import EXAMPLES
 from harness.fleets import DRAINING, KILLED, PAUSE_SECONDS, READY, STARTING, World

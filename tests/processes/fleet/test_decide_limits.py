@@ -1,7 +1,5 @@
 """Due acts on a process that does not go on, and their times, by the facts: each rule once. Any order of events: test_decide_histories.py."""
 
-from __future__ import annotations
-
 from harness.fleets import (
     DRAIN_SECONDS,
     DRAINING,

@@ -1,7 +1,5 @@
 """Due acts on molds, upgrades, waiting callers, and at the end, by the facts: each rule once. The rest: test_fleet.py."""
 
-from __future__ import annotations
-
 import pytest
 from harness.fleets import DRAINING, KILLED, PAUSE_SECONDS, READY, STARTING, World, dos, new_plan, newest, serving
 

@@ -1,7 +1,5 @@
 """The facts about one process, and its time limits."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.core.page import MOLD, TRIAL, State

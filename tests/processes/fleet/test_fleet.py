@@ -1,7 +1,5 @@
 """The number of workers, the ones that stay, and replacements by a wish."""
 
-from __future__ import annotations
-
 from harness.fleets import DRAINING, PAUSE_SECONDS, READY, STARTING, World, dos, newest, serving
 
 from aserve.core.page import MOLD

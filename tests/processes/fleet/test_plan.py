@@ -1,7 +1,5 @@
 """The plan of a worker's start."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.features import Config

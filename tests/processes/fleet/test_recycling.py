@@ -1,7 +1,5 @@
 """Workers at the end of their time, and the reasons told."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

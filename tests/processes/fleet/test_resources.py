@@ -1,7 +1,5 @@
 """How many workers there is room for."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

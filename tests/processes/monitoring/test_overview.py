@@ -1,7 +1,5 @@
 """The view and the acts of a supervisor's extensions."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest

@@ -1,7 +1,5 @@
 """Requests lost with their worker are told and counted."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Questions answered with a supervisor and without."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.core.page import MOLD

@@ -1,7 +1,5 @@
 """The state of a supervisor and its workers; questions by a socket are in test_answers.py."""
 
-from __future__ import annotations
-
 import time
 from types import SimpleNamespace
 

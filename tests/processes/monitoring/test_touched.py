@@ -1,7 +1,5 @@
 """Files whose change is seen."""
 
-from __future__ import annotations
-
 import os
 
 from aserve.processes.monitoring.touched import TouchedFiles

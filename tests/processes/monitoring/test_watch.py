@@ -1,7 +1,5 @@
 """Looks at workers once a second; tests/e2e/test_watch.py has real ones."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest

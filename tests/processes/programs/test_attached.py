@@ -1,7 +1,5 @@
 """Programs beside the workers: on processes of numbers alone; tests/e2e/test_attached.py has real ones."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

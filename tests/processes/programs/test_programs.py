@@ -1,7 +1,5 @@
 """Starting real programs; tests/e2e/test_attached.py has their whole life."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """A worker's order to give connections away: on a loop whose time is a number."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.processes.transfers.idle_connections import LOOK_SECONDS, MAX_FRUITLESS_SECONDS, MAX_LOOKS, Shedding

@@ -1,7 +1,5 @@
 """How many connections each worker gives away: by numbers, and by pages."""
 
-from __future__ import annotations
-
 import random
 import selectors
 import time

@@ -1,7 +1,5 @@
 """Connections between workers, sent and received by one: on a loop of the test, with a server led by the test."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

@@ -1,7 +1,5 @@
 """The taker of a connection given away: on processes of numbers alone."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

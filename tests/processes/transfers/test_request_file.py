@@ -1,7 +1,5 @@
 """A request in a file in memory, written and read by two processes."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 

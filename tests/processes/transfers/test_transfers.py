@@ -1,7 +1,5 @@
 """Requests on the way between workers ending, full, or silent: on processes of numbers alone."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

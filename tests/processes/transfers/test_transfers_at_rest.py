@@ -1,7 +1,5 @@
 """Connections at rest on their way between workers that end, have no room, or do not answer: on processes of numbers alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """The state written before exec, and read afterwards; here in one process, on copies of the descriptors."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

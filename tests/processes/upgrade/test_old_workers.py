@@ -1,7 +1,5 @@
 """Workers of another version: messages between them through the supervisor are theirs."""
 
-from __future__ import annotations
-
 import os
 import selectors
 

@@ -1,7 +1,5 @@
 """A process that shows whether new code can serve."""
 
-from __future__ import annotations
-
 import os
 import socket
 import tempfile

@@ -1,7 +1,5 @@
 """When new code is tried, and when it takes over: on processes of numbers alone; tests/e2e/test_upgrade.py has real ones."""
 
-from __future__ import annotations
-
 import json
 import os
 import selectors

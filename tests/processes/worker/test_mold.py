@@ -1,7 +1,5 @@
 """A process that forks workers: its words and its forks; tests/e2e/test_preload.py has it whole."""
 
-from __future__ import annotations
-
 import errno
 import gc
 import os

@@ -1,7 +1,5 @@
 """An app's open resources, by names; and the shareable ones."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

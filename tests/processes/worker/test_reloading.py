@@ -1,7 +1,5 @@
 """When saved files are looked for, and the told changes."""
 
-from __future__ import annotations
-
 import asyncio
 import builtins
 import logging

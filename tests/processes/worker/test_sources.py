@@ -1,7 +1,5 @@
 """A project's files, and its changed ones."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """Requests that an app answers before it serves: as from a client, and with any outcome."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The child's side: words, and acts at the supervisor's word."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

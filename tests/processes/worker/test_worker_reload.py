@@ -1,7 +1,5 @@
 """A worker with --reload: it tells changed files, and shows why new code does not start."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
