@@ -3,8 +3,6 @@
 `bench_serve.py --self-test` and `--quick` check servers and clients.
 """
 
-from __future__ import annotations
-
 import json
 import pathlib
 import re

@@ -1,7 +1,5 @@
 """`pytest --children`: each test runs once, in one of the children; what becomes of one is told."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """What an option adds to the engine: only what is overridden is called, and in the order of the features."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 import types

@@ -1,7 +1,5 @@
 """The list of features: none is forgotten, and each is read from its own settings."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import importlib.util

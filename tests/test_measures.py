@@ -1,7 +1,5 @@
 """How the parts are tied is no worse than it was, and each bound is what is reached."""
 
-from __future__ import annotations
-
 import measures
 import pytest
 import reload_files

@@ -1,7 +1,5 @@
 """The plan on paper: its tables are what the simulation says, and the simulation says what theory does."""
 
-from __future__ import annotations
-
 import pathlib
 import random
 import runpy

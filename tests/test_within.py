@@ -1,7 +1,5 @@
 """What a command has started ends with the command, which has a limit."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import subprocess

@@ -1,7 +1,5 @@
 """Faults of a host, and of the way there, while requests come: the answered clients, the delay, and the loss."""
 
-from __future__ import annotations
-
 import pytest
 from harness.cluster import MARKS, NO_AGENT, whole
 from harness.steady import steady

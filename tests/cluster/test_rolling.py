@@ -1,7 +1,5 @@
 """New code on all hosts, in turn, while clients ask: only the answers show the change."""
 
-from __future__ import annotations
-
 import pytest
 from harness.cluster import MARKS, NO_AGENT, PATIENCE_SECONDS, short, versions, whole
 from harness.steady import LONG, steady

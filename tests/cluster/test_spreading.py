@@ -1,7 +1,5 @@
 """The shares of requests: of a host merely slow, and of new hosts."""
 
-from __future__ import annotations
-
 import pytest
 from harness.cluster import FLAGS, MARKS, NO_AGENT, whole
 from harness.steady import steady

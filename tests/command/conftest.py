@@ -1,7 +1,5 @@
 """Fixtures of the tests of the command."""
 
-from __future__ import annotations
-
 import types
 
 import pytest

@@ -1,7 +1,5 @@
 """Answers of a process without workers."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

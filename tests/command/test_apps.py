@@ -1,7 +1,5 @@
 """Importing the app: the choice of an app, and the app's surroundings."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """The command in a child of a supervisor: where the supervisor's run returns a role, and in a trial."""
 
-from __future__ import annotations
-
 import importlib
 import logging
 import os

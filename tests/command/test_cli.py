@@ -1,7 +1,5 @@
 """The command: exit statuses, one-line errors, and the server's arguments."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

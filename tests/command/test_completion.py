@@ -1,7 +1,5 @@
 """Shell completion."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 

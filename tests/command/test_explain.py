@@ -1,7 +1,5 @@
 """aserve config: values, meaning, and sources of settings."""
 
-from __future__ import annotations
-
 import pytest
 from harness.native import AS_IN_TABLE
 

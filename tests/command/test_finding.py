@@ -1,7 +1,5 @@
 """The servable apps of a folder."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """The flags beside the settings; their effect is tested with the command, in test_cli.py."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.command.flags import build_parser, parse_args

@@ -1,7 +1,5 @@
 """The legacy of earlier code: descriptors, by variables for this process alone."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """`--host` and `--port`: the resulting bind."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.command.explain import explain

@@ -1,7 +1,5 @@
 """`aserve init`: the app of the written files, and the files left alone."""
 
-from __future__ import annotations
-
 import errno
 import os
 import pwd

@@ -1,7 +1,5 @@
 """The end of the command: lines, and a status."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

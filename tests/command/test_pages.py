@@ -1,7 +1,5 @@
 """`aserve docs`: the list of pages, a page, and the pages with given words."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.command import pages

@@ -1,7 +1,5 @@
 """The plan of a start, read from all sources."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 

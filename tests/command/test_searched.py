@@ -1,7 +1,5 @@
 """The words of the documentation's search are of pages, and answer people's questions."""
 
-from __future__ import annotations
-
 import pathlib
 
 import pytest

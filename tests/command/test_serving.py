@@ -1,7 +1,5 @@
 """The order of a start, and the parts beside a server."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """The command's texts in place of serving."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -1,7 +1,5 @@
 """The files of a site: accepted settings, a unit readable to systemd."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A start: the named app is served, checked, or tried."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

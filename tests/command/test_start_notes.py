@@ -1,7 +1,5 @@
 """The lines at the beginning of a service."""
 
-from __future__ import annotations
-
 import os
 import sys
 

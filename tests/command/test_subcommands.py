@@ -1,7 +1,5 @@
 """The subcommands: each prints, and serves nothing."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

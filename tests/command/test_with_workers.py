@@ -1,7 +1,5 @@
 """The command with --workers: the supervisor's arguments, and the fate of the children."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

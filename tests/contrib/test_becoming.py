@@ -1,7 +1,5 @@
 """How a framework's command becomes ours."""
 
-from __future__ import annotations
-
 import os
 import sys
 

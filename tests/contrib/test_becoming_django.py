@@ -1,7 +1,5 @@
 """manage.py runaserve; the served pages are tested end to end, in a separate process."""
 
-from __future__ import annotations
-
 import argparse
 
 import pytest

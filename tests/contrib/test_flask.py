@@ -1,7 +1,5 @@
 """flask --app NAME aserve."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("flask")

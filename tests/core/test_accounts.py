@@ -1,7 +1,5 @@
 """Users, by their names."""
 
-from __future__ import annotations
-
 from aserve.core.accounts import name_user
 
 

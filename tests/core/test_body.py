@@ -3,8 +3,6 @@
 Threads here are driven by events: a feeder waits until the reader asks (`on_wanted`, `on_low`), never for a time.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 import threading

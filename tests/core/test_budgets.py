@@ -1,7 +1,5 @@
 """Limits of all large bodies together: exactly counted, and told when used up."""
 
-from __future__ import annotations
-
 import errno
 import gc
 import os

@@ -1,7 +1,5 @@
 """The command line of a process's start; with variants: tests/processes/children/test_command.py."""
 
-from __future__ import annotations
-
 import sys
 
 from aserve.core import command_line

@@ -1,7 +1,5 @@
 """Open descriptors; test_forks.py and tests/processes have the effects."""
 
-from __future__ import annotations
-
 import os
 import socket
 

@@ -1,7 +1,5 @@
 """The ends of requests, told in batches: none is lost, none comes twice, and their order stays."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import types

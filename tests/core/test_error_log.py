@@ -1,7 +1,5 @@
 """Messages on standard error: no thread waits for its reader, and lost lines are counted and reported."""
 
-from __future__ import annotations
-
 import io
 import logging
 import os

@@ -1,7 +1,5 @@
 """Every error of ours names its culprit, and can be caught by its class."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.core import errors

@@ -1,7 +1,5 @@
 """Text in HTML's form, and paths in uWSGI's reading."""
 
-from __future__ import annotations
-
 import html
 
 import pytest

@@ -1,7 +1,5 @@
 """An exchange starts as the plainest request there is."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """A process's memory and activity."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

@@ -1,7 +1,5 @@
 """A child's inheritance from the server."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import faulthandler

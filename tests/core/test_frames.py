@@ -1,7 +1,5 @@
 """A walk along a stack."""
 
-from __future__ import annotations
-
 import os
 import sys
 from types import SimpleNamespace

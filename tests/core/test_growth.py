@@ -1,7 +1,5 @@
 """Memory that grows and grows; rises and falls do not count."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.core import growth as module

@@ -1,7 +1,5 @@
 """A bug of aserve's own is logged, and its caller goes on."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.core.guard import guard

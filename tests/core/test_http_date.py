@@ -1,7 +1,5 @@
 """Dates in HTTP's form."""
 
-from __future__ import annotations
-
 import calendar
 import email.utils
 import locale

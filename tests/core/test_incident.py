@@ -1,7 +1,5 @@
 """An incident is told at its begin and at its end."""
 
-from __future__ import annotations
-
 from aserve.core.incident import CALM_SECONDS, Incident
 
 

@@ -1,7 +1,5 @@
 """Foreign JSON: a value, or a ValueError whatever the fault."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.core.json_text import read_json, read_object

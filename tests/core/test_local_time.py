@@ -1,7 +1,5 @@
 """The zone of log lines is the one of the process's begin."""
 
-from __future__ import annotations
-
 import logging
 import time
 

@@ -1,7 +1,5 @@
 """A line told once in the log."""
 
-from __future__ import annotations
-
 import logging
 
 from aserve.core.log_once import LogOnce

@@ -1,7 +1,5 @@
 """Targets whose reader may stop: nobody waits, no line is torn, and lost lines are counted."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

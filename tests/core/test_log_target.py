@@ -1,7 +1,5 @@
 """Targets of lines: files, standard output, syslog; and the fate of lost lines."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import io

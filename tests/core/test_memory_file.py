@@ -1,7 +1,5 @@
 """Files only in memory."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import stat

@@ -1,7 +1,5 @@
 """The name that somebody may have meant."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.core.near_names import near_names

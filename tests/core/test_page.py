@@ -1,7 +1,5 @@
 """A page, and the facts of a process in it."""
 
-from __future__ import annotations
-
 from aserve.core.page import PAGE_BYTES, WORD_BYTES, Field, Process, new_page
 
 

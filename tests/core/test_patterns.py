@@ -1,7 +1,5 @@
 """Patterns compiled at their first use."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

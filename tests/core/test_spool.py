@@ -1,7 +1,5 @@
 """Octets ahead of their reader wait in a file: in order, within its limit, and nothing is left of it."""
 
-from __future__ import annotations
-
 import os
 import random
 import tempfile

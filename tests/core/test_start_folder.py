@@ -1,7 +1,5 @@
 """The folder of the start, by its name: entered by its present target, or refused in words."""
 
-from __future__ import annotations
-
 import os
 import sys
 import types

@@ -1,7 +1,5 @@
 """systemd's variables in, messages out."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

@@ -1,7 +1,5 @@
 """A supervisor's counts."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.core.tally import CELLS, RELOADS, RESTARTS, Tally

@@ -1,7 +1,5 @@
 """The extension's build: hardened as far as the compiler goes, and built all the same where it does not."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import shutil

@@ -1,7 +1,5 @@
 """http1_decode_chunked: the content of chunked bodies, in any split, and nothing else."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve._cparsers import ffi, lib

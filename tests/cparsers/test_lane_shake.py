@@ -1,7 +1,5 @@
 """Handshakes in the lane: one that goes well ends there; with all others somebody else can go on, or begin anew."""
 
-from __future__ import annotations
-
 import contextlib
 import select
 import socket

@@ -1,7 +1,5 @@
 """The choice of the process to accept on a shared listener: each by the words of the rest."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Large bodies to sockets: their octets, turns, and clients that do not read."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Properties of a process: the parent of orphans, and the stack of its signal handlers."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

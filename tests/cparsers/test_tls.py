@@ -1,7 +1,5 @@
 """Sessions of TLS in the lane: what comes in records arrives as it does without, and what goes is in records."""
 
-from __future__ import annotations
-
 import contextlib
 import select
 import socket

@@ -4,8 +4,6 @@ A hundred examples, the same ones every time; with FUZZ_SECONDS=60 (`make fuzz`)
 that is shown, and that FUZZ_SEED repeats.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import random

@@ -1,7 +1,5 @@
 """Advice on faults that somebody should look at."""
 
-from __future__ import annotations
-
 import copy
 import types
 

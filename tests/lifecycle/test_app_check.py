@@ -1,7 +1,5 @@
 """Objects that are no WSGI app, and why."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

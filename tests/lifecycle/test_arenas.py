@@ -1,7 +1,5 @@
 """The C library's arenas: one for all threads of PyPy."""
 
-from __future__ import annotations
-
 import platform
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The control socket: its users, one question and its answer, and misbehaving callers."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

@@ -1,7 +1,5 @@
 """The exit of a process kept by the app: the named culprits, and the limit."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import io
 import multiprocessing

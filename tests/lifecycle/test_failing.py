@@ -1,7 +1,5 @@
 """The reason to replace a process: the first one, told once, to each waiter."""
 
-from __future__ import annotations
-
 import asyncio
 
 from aserve.lifecycle.failing import Failing

@@ -1,7 +1,5 @@
 """Listeners kept by systemd: with a manager of the test's own, whose store is passed on to the next start."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import socket

@@ -1,7 +1,5 @@
 """Process 1 hands signals on, reaps, and ends with the server. The system is replaced; tests/e2e/test_first_process.py has the real one."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

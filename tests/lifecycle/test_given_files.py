@@ -1,7 +1,5 @@
 """Files made by root for the process's later user."""
 
-from __future__ import annotations
-
 import logging.handlers
 import os
 import pwd

@@ -1,7 +1,5 @@
 """An app's functions for each serving process: called once, in order, before it serves."""
 
-from __future__ import annotations
-
 import pytest
 
 import aserve

@@ -1,7 +1,5 @@
 """The traceback of an app's error begins with the app's own code."""
 
-from __future__ import annotations
-
 import types
 
 from aserve.lifecycle import load_error

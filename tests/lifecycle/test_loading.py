@@ -1,7 +1,5 @@
 """From an app spec to a WSGI callable, and one clear line for each failure."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

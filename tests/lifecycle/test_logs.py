@@ -1,7 +1,5 @@
 """The targets of messages; no text in them can pass for a line of the log."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

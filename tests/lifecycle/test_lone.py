@@ -1,7 +1,5 @@
 """A server without a supervisor, as a list of one."""
 
-from __future__ import annotations
-
 import os
 import time
 import types

@@ -1,7 +1,5 @@
 """Messages to a service manager."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Modules other than the meant ones: the error tells why, and a remedy."""
 
-from __future__ import annotations
-
 import os
 import sys
 import types

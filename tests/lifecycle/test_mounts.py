@@ -1,7 +1,5 @@
 """Several apps, each below a path."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

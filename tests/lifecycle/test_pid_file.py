@@ -1,7 +1,5 @@
 """The file with the process's number: written whole, and removed by its writer."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

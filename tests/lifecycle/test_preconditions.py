@@ -1,7 +1,5 @@
 """A process's lacks in its surroundings: one line with a remedy; tests/e2e/test_surroundings.py has it whole."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource

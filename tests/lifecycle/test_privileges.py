@@ -1,7 +1,5 @@
 """The process's later user: names and numbers, the order of the calls, and refusals."""
 
-from __future__ import annotations
-
 import errno
 import grp
 import os

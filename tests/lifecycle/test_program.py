@@ -1,7 +1,5 @@
 """A program beside the workers: its name, its environment, its shown command."""
 
-from __future__ import annotations
-
 from aserve.features import Config
 from aserve.lifecycle.program import Program, environ_for, name_programs
 

@@ -1,7 +1,5 @@
 """Signals beside the server's own: the app's handlers, and the end at a second one."""
 
-from __future__ import annotations
-
 import asyncio
 import faulthandler
 import functools

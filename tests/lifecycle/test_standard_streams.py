@@ -1,7 +1,5 @@
 """Closed standard descriptors: /dev/null is there, and nothing else is touched."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The text of a status."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

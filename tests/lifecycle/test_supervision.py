@@ -1,7 +1,5 @@
 """An extension that does nothing in a supervisor."""
 
-from __future__ import annotations
-
 from aserve.lifecycle.supervision import HandedDown, Supervision, WorkerEnd
 
 

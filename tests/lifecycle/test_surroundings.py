@@ -1,7 +1,5 @@
 """The folder, the variables and the import path of an app."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """How long a thread may keep the GIL."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

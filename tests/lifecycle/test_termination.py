@@ -1,7 +1,5 @@
 """A request to end wakes a poll, also by a signal whose handler has not run."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

@@ -1,7 +1,5 @@
 """C's counts of plain requests, beside Counters.write."""
 
-from __future__ import annotations
-
 import mmap
 
 import pytest

@@ -3,8 +3,6 @@
 It happens in a process of its own, in which all other threads wait: for a client, the loop and the engine are one thread after another.
 """
 
-from __future__ import annotations
-
 import asyncio
 import collections
 import gc

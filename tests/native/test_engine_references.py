@@ -1,7 +1,5 @@
 """Requests of every kind leave no reference behind, whether C serves them to the end or Python goes on."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import socket

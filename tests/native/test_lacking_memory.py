@@ -3,8 +3,6 @@
 It happens in a process of its own: no thread of the tests' is to be refused memory.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import os

@@ -1,7 +1,5 @@
 """Lines of the access log in C, beside LineFormat."""
 
-from __future__ import annotations
-
 import re
 import threading
 

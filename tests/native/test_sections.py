@@ -1,7 +1,5 @@
 """Which field sections C keeps, for whom, and how long. A value that is the same object in two environs came from what was kept."""
 
-from __future__ import annotations
-
 import gc
 import random
 import sys

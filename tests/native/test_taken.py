@@ -1,7 +1,5 @@
 """C takes the same vars out as Python: the words of proxies about their client, and the request's name."""
 
-from __future__ import annotations
-
 import pytest
 from harness.environs import LINE, block
 from harness.examples import EXAMPLES

@@ -1,7 +1,5 @@
 """The names of an environ as str: a single object for each, within a bound against clients."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """What the tests of HTTP/1.1 share."""
 
-from __future__ import annotations
-
 import pytest
 from harness.http1 import PARSERS
 

@@ -1,7 +1,5 @@
 """What the wire protocols share: limits, refusals, new bodies."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import struct

@@ -1,7 +1,5 @@
 """Chunked bodies, whichever parser has read the head: one decoder, one set of limits."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import re

@@ -3,8 +3,6 @@
 Beside this file: refusals (test_http1_refusals.py) and live bodies (_live).
 """
 
-from __future__ import annotations
-
 import pathlib
 import zlib
 

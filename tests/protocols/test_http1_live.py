@@ -1,7 +1,5 @@
 """Live bodies of HTTP/1.1: an exchange comes with its head, and its body is fed as octets come."""
 
-from __future__ import annotations
-
 import pytest
 from harness.http1 import CHUNKED, CHUNKED_HEAD, EXPECT, GET, LARGE, PARSERS, POST, body_of
 

@@ -1,7 +1,5 @@
 """Requests that are refused: the status, the exchange that has it, and the limits."""
 
-from __future__ import annotations
-
 import pathlib
 
 import pytest

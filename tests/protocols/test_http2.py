@@ -4,8 +4,6 @@ Beside this file: a session's use of events (tests/features/http2), the library 
 (test_http2_hpack.py).
 """
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -1,7 +1,5 @@
 """HPACK in C: the vectors of RFC 7541, its errors, its limits, and the library hpack on the other side."""
 
-from __future__ import annotations
-
 import pathlib
 import random
 

@@ -1,7 +1,5 @@
 """llhttp through httptools; what it shares with our own parser is in test_http1.py."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import re

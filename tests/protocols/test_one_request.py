@@ -1,7 +1,5 @@
 """Common rules of uwsgi and SCGI: one request on a connection, a body by length, then nothing."""
 
-from __future__ import annotations
-
 import gc
 import struct
 import weakref

@@ -1,7 +1,5 @@
 """What is known of a head that is refused."""
 
-from __future__ import annotations
-
 import pytest
 from harness.http1 import GET, feed
 

@@ -1,7 +1,5 @@
 """SCGI, pure: netstrings in, exchanges out; strict, as a front server's work can be."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 

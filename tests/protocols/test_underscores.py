@@ -1,7 +1,5 @@
 """Fields whose names have an underscore: the app does not see them, and the log says so."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

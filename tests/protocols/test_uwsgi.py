@@ -1,7 +1,5 @@
 """uwsgi, pure: packets in, exchanges out; served requests, and requests only noted in the log."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import struct

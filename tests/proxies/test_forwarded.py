@@ -1,7 +1,5 @@
 """The fields of proxies about a client: taken out of every request, read from the right end."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

@@ -1,7 +1,5 @@
 """Who is a proxy: addresses, networks, and the other ends of unix sockets."""
 
-from __future__ import annotations
-
 import grp
 import os
 import pwd

@@ -1,7 +1,5 @@
 """The PROXY protocol's headers, octet by octet; the clauses are those of HAProxy's proxy-protocol.txt."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -1,7 +1,5 @@
 """The beliefs of a listener, and the effect in the environ and in the log."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

@@ -1,7 +1,5 @@
 """RPC clients, against a socket with any answer."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

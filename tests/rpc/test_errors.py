@@ -1,7 +1,5 @@
 """The errors of a call."""
 
-from __future__ import annotations
-
 from aserve import rpc
 from aserve.core.errors import AserveError
 

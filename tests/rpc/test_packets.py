@@ -1,7 +1,5 @@
 """The octets of RPC calls; replies are in test_registry.py and test_client.py."""
 
-from __future__ import annotations
-
 import struct
 
 from aserve import rpc

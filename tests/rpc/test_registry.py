@@ -1,7 +1,5 @@
 """RPC without a server: the registry, and the octets of each reply."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os

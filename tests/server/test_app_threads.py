@@ -1,7 +1,5 @@
 """The threads of a server: made at each start, looked at each second, and gone at its end."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

@@ -1,7 +1,5 @@
 """What Server, serve and run take, and what they refuse."""
 
-from __future__ import annotations
-
 import pathlib
 import re
 

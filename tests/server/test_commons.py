@@ -1,7 +1,5 @@
 """What all listeners of a server have in common: found at the start, refreshed each second."""
 
-from __future__ import annotations
-
 import asyncio
 import types
 

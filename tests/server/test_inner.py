@@ -1,7 +1,5 @@
 """What extensions and the command ask of a server."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """What a server listens on: bound, served, drained and closed, or left to the processes that share it."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import socket

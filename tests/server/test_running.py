@@ -1,7 +1,5 @@
 """Serving until told to stop: in a task group, as a task, and as the process with signals."""
 
-from __future__ import annotations
-
 import asyncio
 import faulthandler
 import functools

@@ -1,7 +1,5 @@
 """Serving on an event loop: bound sockets are let go, running requests finished."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

@@ -1,7 +1,5 @@
 """What a listener's connections share, from the settings: each kind of bind has its gateway, log and environ."""
 
-from __future__ import annotations
-
 import asyncio
 import types
 

@@ -1,7 +1,5 @@
 """What must be finished though its task is cancelled."""
 
-from __future__ import annotations
-
 import asyncio
 
 import anyio

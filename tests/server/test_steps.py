@@ -1,7 +1,5 @@
 """The steps of the engine: none that a listener does not need."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.connections.listeners import open_listeners

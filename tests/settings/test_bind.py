@@ -1,7 +1,5 @@
 """Places to listen: each form of a bind spec, and refused forms."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """The five fields of crontab(5), and the clock."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

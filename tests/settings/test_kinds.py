@@ -1,7 +1,5 @@
 """Each kind of value: the accepted texts, their values, and the messages for all further texts."""
 
-from __future__ import annotations
-
 import pathlib
 
 import pytest

@@ -1,7 +1,5 @@
 """Paths with the same meaning from every folder, in each form of value."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """An item of --trusted-proxies: each form, and refused forms."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.settings import peer as peer_module

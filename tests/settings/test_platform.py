@@ -1,7 +1,5 @@
 """The meaning of the platform's own variables."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """PREFIX=WHAT, as in a TOML file; the grammar is tried by its settings."""
 
-from __future__ import annotations
-
 from aserve.features import Config
 
 

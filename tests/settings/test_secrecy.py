@@ -1,7 +1,5 @@
 """The shown part of values with a secret."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.features import SETTINGS, Config

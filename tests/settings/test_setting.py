@@ -1,7 +1,5 @@
 """The parts of each row."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.features import SETTINGS

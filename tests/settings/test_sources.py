@@ -1,7 +1,5 @@
 """Where values of settings come from: precedence, messages, flags without effect."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import pytest

@@ -1,7 +1,5 @@
 """The table of settings: rows, combinations, precedence, messages, and the page made from the table."""
 
-from __future__ import annotations
-
 import importlib.util
 import pathlib
 import sys

@@ -1,7 +1,5 @@
 """The settings file."""
 
-from __future__ import annotations
-
 import pytest
 from harness.refusals import error_of
 

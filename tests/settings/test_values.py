@@ -1,7 +1,5 @@
 """Objects of settings: the promises of a frozen dataclass."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

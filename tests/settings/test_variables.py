@@ -1,7 +1,5 @@
 """Variables of the environment in a settings file."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.settings import ConfigError

@@ -1,7 +1,5 @@
 """Contexts: sources, permissions, faults, and changes."""
 
-from __future__ import annotations
-
 import base64
 import datetime
 import errno

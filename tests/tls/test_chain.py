@@ -1,7 +1,5 @@
 """What a client would find wrong in a file of key and chain."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """What a client's first words say: real ClientHellos, each cut and changed at every octet."""
 
-from __future__ import annotations
-
 import random
 import ssl
 

@@ -1,7 +1,5 @@
 """OpenSSL's queue of errors: one session's error is not another's."""
 
-from __future__ import annotations
-
 import ssl
 import sys
 import types

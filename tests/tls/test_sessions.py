@@ -1,7 +1,5 @@
 """Sessions of C act like sessions of Python's ssl module, and tell the same facts."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import socket

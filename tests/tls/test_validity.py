@@ -1,7 +1,5 @@
 """Until when a certificate is valid; the warnings are tested beside the certificates, too."""
 
-from __future__ import annotations
-
 import datetime
 import re
 import ssl

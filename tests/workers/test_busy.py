@@ -1,7 +1,5 @@
 """How many threads are busy: a mean of ten seconds, from requests' times or from looks."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.workers.busy import Busy

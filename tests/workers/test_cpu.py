@@ -1,7 +1,5 @@
 """How much of a CPU the process burns."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

@@ -4,8 +4,6 @@ Nothing here waits for a time to pass; harness/executors.py has the executor. Be
 workers that wait for requests (_leader), faults (_faults), and the end (_stop).
 """
 
-from __future__ import annotations
-
 import asyncio
 import collections
 import contextvars

@@ -1,7 +1,5 @@
 """While no worker is free, waiting jobs may be withdrawn: another process has room for them."""
 
-from __future__ import annotations
-
 import logging
 import threading
 

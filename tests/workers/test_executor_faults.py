@@ -1,7 +1,5 @@
 """A fault in a job, in its answer, or at a thread's start costs as little as possible."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

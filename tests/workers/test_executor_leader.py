@@ -1,7 +1,5 @@
 """Waiting workers: one at a time leads, and another takes over when an app blocks."""
 
-from __future__ import annotations
-
 import asyncio
 import collections
 import copy

@@ -1,7 +1,5 @@
 """The end of an executor: queued jobs still run, sleeping workers end, and hanging ones are named."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

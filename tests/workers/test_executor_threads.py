@@ -1,7 +1,5 @@
 """The worker of a job, the coming of another, and the place of a yielding worker."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """--threads 0: jobs run at once on the submitting thread."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 

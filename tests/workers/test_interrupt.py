@@ -1,7 +1,5 @@
 """An exception raised by one thread in another."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

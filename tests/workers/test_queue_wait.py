@@ -1,7 +1,5 @@
 """How long jobs have waited, and for how long none was begun: looks at a queue that moves, and at one that stands still."""
 
-from __future__ import annotations
-
 import collections
 
 import pytest

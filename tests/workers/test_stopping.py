@@ -1,7 +1,5 @@
 """The end of the workers: idle ones end, and only those inside the app are left behind."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

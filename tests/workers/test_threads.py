@@ -1,7 +1,5 @@
 """The threads of an executor: never more than may be, and each counted once."""
 
-from __future__ import annotations
-
 import threading
 import time
 

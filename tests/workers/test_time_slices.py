@@ -1,7 +1,5 @@
 """Time slices: one at a time while threads compute, and nobody waits for ever."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import threading

@@ -1,7 +1,5 @@
 """Responses begun by C: their rest, and the app's result's."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve.core.errors import AppError, ResponseTruncated

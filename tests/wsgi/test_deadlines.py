@@ -4,8 +4,6 @@ The clock is not waited for: with a limit of an hour, `expire` makes an exchange
 (test_deadlines_tokens.py), and the real clock (_clock).
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import threading

@@ -1,7 +1,5 @@
 """Deadlines by the clock: the command from its first late request to its end, and many requests that end near theirs."""
 
-from __future__ import annotations
-
 import random
 import signal
 import sys

@@ -1,7 +1,5 @@
 """An app's interruptible places: its own code, never a call of ours within, and once."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import threading

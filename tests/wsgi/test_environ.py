@@ -1,7 +1,5 @@
 """The environ of PEP 3333: complete, of native strings, and a copy for each exchange."""
 
-from __future__ import annotations
-
 import gc
 import io
 import sys

@@ -1,7 +1,5 @@
 """A finalizer's calls do not wait: neither on the event loop's thread, nor within code of ours."""
 
-from __future__ import annotations
-
 import asyncio
 import types
 

@@ -3,8 +3,6 @@
 Beside this file: apps that fail (test_gateway_failures.py), files (_files), children of the app (_forks).
 """
 
-from __future__ import annotations
-
 import pytest
 from harness import apps
 from harness.gateways import new_exchange, respond

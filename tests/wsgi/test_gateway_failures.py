@@ -1,7 +1,5 @@
 """Apps that fail: the client gets an error or sees that its response is cut, the log says why, the worker goes on."""
 
-from __future__ import annotations
-
 import logging
 import sys
 

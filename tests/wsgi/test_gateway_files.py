@@ -1,7 +1,5 @@
 """Files returned by an app (PEP 3333 "Optional Platform-Specific File Handling"): sent as files where possible."""
 
-from __future__ import annotations
-
 import contextvars
 import functools
 import gzip

@@ -1,7 +1,5 @@
 """A forked child of the app leaves where it would come back to us."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

@@ -1,7 +1,5 @@
 """The app's status and fields: refusals, sent octets, and heads known the second time."""
 
-from __future__ import annotations
-
 import pytest
 from harness.responses import TEXT, fields_of, new, parse, start
 

@@ -1,7 +1,5 @@
 """The name of a request: a proxy's, or one of ours, and the same for the app and the log."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

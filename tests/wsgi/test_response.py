@@ -1,7 +1,5 @@
 """The response: values of the app, checked, and framed for the client."""
 
-from __future__ import annotations
-
 import email.utils
 import logging
 import sys

@@ -1,7 +1,5 @@
 """An app's result that is no iterable of bytes: the log advises, whatever stands in front of the app."""
 
-from __future__ import annotations
-
 import gc
 import warnings
 

@@ -1,7 +1,5 @@
 """uwsgi packets that call a function: its reply, no reply for an unknown function, and ordinary requests."""
 
-from __future__ import annotations
-
 import pytest
 from harness.gateways import Left
 

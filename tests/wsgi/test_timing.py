@@ -1,7 +1,5 @@
 """When a worker began a request: noted before the app is called."""
 
-from __future__ import annotations
-
 import threading
 import time
 

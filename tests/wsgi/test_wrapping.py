@@ -1,7 +1,5 @@
 """Layers in front of an app."""
 
-from __future__ import annotations
-
 import io
 
 import pytest
