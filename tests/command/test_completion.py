@@ -13,7 +13,6 @@ pytestmark = pytest.mark.long_on_pypy
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])
 def test_scripts_have_each_flag_and_its_words(shell, capsys):
-    """A script has each flag, and the words of the flag."""
     if shell not in pytest.importorskip("shtab").SUPPORTED_SHELLS:
         pytest.skip("this shtab is too old")
     assert cli.main(["--print-completion", shell]) == 0

@@ -12,7 +12,6 @@ from aserve.lifecycle import exits
 
 
 def test_exit_status_is_the_servers(served, monkeypatch):
-    """The command ends as the server says."""
     monkeypatch.setattr(serving, "run_server", lambda app, config, *_: 7)
     assert cli.main([]) == 7
 

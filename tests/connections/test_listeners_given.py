@@ -137,7 +137,6 @@ def test_sockets_of_systemd(given, opened, monkeypatch):
     ],
 )
 def test_sockets_that_systemd_has_not_passed(passed, text, opened, monkeypatch):
-    """The message names the passed sockets."""
     monkeypatch.setattr(listeners_module, "passed_sockets", lambda: passed)
     with pytest.raises(BindError, match=text):
         opened("systemd:shop")

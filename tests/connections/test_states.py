@@ -56,7 +56,6 @@ def test_every_pair_is_listed_or_impossible():
 
 
 def test_an_unlisted_pair_raises():
-    """A pair not listed is a bug in aserve, and raises."""
     with pytest.raises(KeyError):
         TRANSITIONS[State.IDLE, Event.DONE]
 
@@ -69,7 +68,6 @@ def test_every_connection_ends(state):
 
 
 def test_every_state_is_reached():
-    """From NEW, every state can be reached."""
     reached, new = set(), {State.NEW}
     while new:
         reached |= new

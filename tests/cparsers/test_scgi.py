@@ -235,7 +235,6 @@ def test_exact_room_is_enough(accepted_request, parse_request):
 
 
 def test_nothing_behind_the_room():
-    """Whatever the room, the octet behind it is not touched."""
     raw = encode([*LEAD, ["HTTP_PROXY", "dropped"], ["A", ""], ["B", "c"]])
     for cap in range(40):
         block = ffi.new("char[]", b"\xaa" * 40)

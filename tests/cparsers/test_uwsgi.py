@@ -237,7 +237,6 @@ def test_exact_room_is_enough(accepted_packet, parse_packet):
 
 
 def test_nothing_behind_the_room():
-    """Whatever the room, the octet behind it is not touched."""
     raw = encode([["A", ""], ["HTTP_PROXY", "dropped"], ["REQUEST_METHOD", "GET"], ["B", "c"]])
     for cap in range(40):
         block = ffi.new("char[]", b"\xaa" * 40)

@@ -86,7 +86,6 @@ def test_exact_room_is_enough(accepted_head, parse_head):
 
 
 def test_nothing_behind_the_room():
-    """Whatever the room, the octet behind it is not touched."""
     raw = b"GET /%41%42?c HTTP/1.1\r\nHost: x\r\nContent-Type: t\r\nA_B: dropped\r\nA-B: c\r\n\r\n"
     for cap in range(160):
         block = ffi.new("char[]", b"\xaa" * 160)

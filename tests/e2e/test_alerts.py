@@ -131,7 +131,6 @@ def test_a_good_day(tmp_path):
 
 @pytest.mark.parametrize("alert", WRITTEN)
 def test_rules_without_a_recording_are_raised_in_time(tmp_path, alert):
-    """Rules without a recording are raised in time, and not before."""
     series, at, not_yet = WRITTEN[alert]
     written = [{"series": with_labels(name, LABELS), "values": values} for name, values in series.items()]
     test = RuleTest([*written, up_of(range(80))], SCRAPE_SECONDS)

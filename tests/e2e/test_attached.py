@@ -180,7 +180,6 @@ def test_a_reload_reads_the_list_of_programs(start_workers, programs, tmp_path):
 
 
 def test_sigquit_ends_a_program_at_once(start_workers, programs, tmp_path):
-    """SIGQUIT ends a program without a word."""
     process = start_workers("--workers", "1", "--attach", f"one={programs.command()}")
     (pid,) = programs.wait()
     assert process.stop(signal.SIGQUIT) == 128 + signal.SIGQUIT and not is_alive(pid) and not programs.has_term(pid)

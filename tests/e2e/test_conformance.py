@@ -37,7 +37,6 @@ def test_lazy_start_response(start_server, raw_client):
     "it is sent at once, and in that order",
 )
 def test_write_comes_before_the_iterable(start_server, raw_client):
-    """Data of write() come before data of the iterable."""
     reply = raw_client(start_server(apps.written)).fetch()
     assert (reply.status, reply.body) == (200, b"written and returned")
 
@@ -56,7 +55,6 @@ def test_list_gets_content_length(start_server, raw_client):
 
 @rule('PEP 3333 "Specification Details"', "the app returns any iterable of bytes", "any is served")
 def test_any_iterable_is_a_body(start_server, raw_client):
-    """Any iterable of bytes is a body."""
     assert raw_client(start_server(apps.tuple_of_chunks)).fetch().body == b"one two"
 
 

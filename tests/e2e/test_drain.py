@@ -101,7 +101,6 @@ def test_signal_without_connections(start_process):
 
 @pytest.mark.also_inline
 def test_idle_connections_are_closed_at_once(start_server, raw_client):
-    """Draining closes idle connections with past requests."""
     server = start_server(apps.hello)
     client = raw_client(server)
     client.fetch()

@@ -121,7 +121,6 @@ def test_a_terminal_that_goes(start, raw_client, tmp_path):
 
 @pytest.mark.long_on_pypy
 def test_nohup_outlives_the_terminal(start, raw_client):
-    """A server started by nohup outlives the terminal."""
     server = start(APP, "--bind", "127.0.0.1:0", launcher=["nohup"])
     server.signal(signal.SIGHUP)
     assert raw_client(server).fetch().status == 200

@@ -221,7 +221,6 @@ def test_file_is_not_closed_before_it_is_sent(start_server, raw_client, path):
 
 
 def test_client_leaves_during_a_file(start_server, raw_client, path):
-    """A file whose client leaves in its middle is closed, once."""
     with open(path, "r+b") as file:
         file.truncate(256 << 20)
     files = []

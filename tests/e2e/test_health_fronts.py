@@ -13,7 +13,6 @@ READY = "/-/health/ready"
 
 
 def test_haproxy_takes_a_draining_server_out(start_server, fronts, wait_until):
-    """HAProxy takes a draining server out, and loses no request."""
     server = start_server(apps.hello, **{**PAGE.settings(HAPROXY), "bind": "127.0.0.1:0"})
     changes = {"127.0.0.1:8000": f"127.0.0.1:{server.address[1]}", "inter 2s": "inter 50ms"}
     haproxy = fronts.haproxy(PAGE.block(HAPROXY, "haproxy"), changes)

@@ -48,7 +48,6 @@ def new_client(context):
 @also_inline
 @needs_curl_of_http2
 def test_curl_chooses_http_2_by_alpn(serve_http2, authority):
-    """curl chooses HTTP/2 by ALPN, and can have HTTP/1.1."""
     server = serve_http2()
     assert curl(server, authority, "-w", VERSION) == b"hello\n\n200 2"
     assert curl(server, authority, "-w", VERSION, "--http1.1") == b"hello\n\n200 1.1"

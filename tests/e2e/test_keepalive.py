@@ -39,7 +39,6 @@ def test_connection_close_in_a_list(start_server, raw_client):
 
 @rule("RFC 9112 9.3", "an HTTP/1.0 connection is closed unless asked otherwise", "closed")
 def test_http_1_0_closes(start_server, raw_client):
-    """An HTTP/1.0 connection is closed after the response."""
     client = raw_client(start_server(apps.hello))
     client.send(b"GET / HTTP/1.0\r\n\r\n")
     reply = client.recv_response()
@@ -111,7 +110,6 @@ def test_empty_lines_before_a_request(start_server, raw_client):
 
 
 def test_a_unix_socket_serves_the_same(start_server, raw_client, tmp_path):
-    """A unix socket serves the same; its file is gone afterwards."""
     path = tmp_path / "socket"
     server = start_server(apps.environ_json, bind=f"unix:{path}")
     assert server.address == str(path)

@@ -54,7 +54,6 @@ def test_each_limit_has_its_status(start_server, raw_client, octets, settings, s
 
 
 def test_just_within_the_limits(start_server, raw_client):
-    """A request as large as a limit is served."""
     settings = {"max_request_line_bytes": 100, "max_fields": 3, "max_body_bytes": 10}
     client = raw_client(start_server(apps.echo, **settings))
     line = b"POST /%b HTTP/1.1" % (b"x" * 85)

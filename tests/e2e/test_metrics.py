@@ -63,7 +63,6 @@ def test_how_requests_end(served, raw_client):
 
 @pytest.mark.also_inline
 def test_refused_requests_are_counted_by_status(served, raw_client):
-    """Refused requests are counted by their status, and not as requests of the app's."""
     server, path = served(apps.hello)
     for octets, status in ((b"nonsense\r\n\r\n", 400), (b"GET / HTTP/1.1\r\nHost: a\r\nA: " + b"x" * 70000, 431)):
         client = raw_client(server)

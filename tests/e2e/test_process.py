@@ -269,7 +269,6 @@ def test_a_second_server_with_the_same_pid_file(start_process, tmp_path, flags):
 
 @pytest.mark.long_on_pypy
 def test_port_listens_on_all_interfaces(start_process, raw_client, tmp_path):
-    """PORT of a platform: aserve listens on all interfaces, and says so."""
     process = start_process("hello", launcher=["env"], PORT="0")
     assert "no --bind, and PORT is 0: listening on all IPv4 interfaces" in process.log
     assert raw_client(process).fetch().body == b"hello\n"

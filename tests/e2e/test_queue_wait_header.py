@@ -13,7 +13,6 @@ NAME = "X-Queue-Wait"
 @pytest.mark.also_inline
 @pytest.mark.parametrize("app", [apps.hello, apps.lazy_generator])
 def test_each_response_has_the_field_once(start_server, raw_client, app):
-    """Each response has the field once; without the setting none has."""
     settings = {"healthcheck_path": "/-/health"}
     client = raw_client(start_server(app, queue_wait_header=NAME, **settings))
     for _ in range(3):

@@ -290,7 +290,6 @@ def test_a_route_answers_over_http(start_server, raw_client, functions):
 
 @pytest.mark.also_inline
 def test_break_closes_without_a_response(start_server, raw_client, functions):
-    """break closes the connection without a response."""
     client = raw_client(start_server(app, route="^/cut rpcret cut"))
     client.request("/cut")
     with pytest.raises(client.Truncated) as caught:

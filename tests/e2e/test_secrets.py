@@ -298,7 +298,6 @@ def test_spans_have_queries_only_if_asked(start, tmp_path, flags):
     ids=" ".join,
 )
 def test_no_command_shows_a_secret(tmp_path, words):
-    """Commands that show settings show the names, and no secret."""
     (tmp_path / "site_app.py").write_text(APP)
     shared = ["--shared", "redis://me:hunter2-shared@127.0.0.1:1/0?password=hunter2-option", "--shared-prefix", "x"]
     told = run(*words, "--workers", "2", "--preload", *shared, *settings(tmp_path / "site_app.py"), folder=tmp_path)

@@ -330,7 +330,6 @@ def test_many_clients_vanish(start_server, raw_client):
 
 @pytest.mark.also_inline
 def test_a_drain_waits_for_a_slow_reader(start_server, raw_client):
-    """A drain ends when the slow clients have their responses."""
     app = apps.Streamer(lambda: (BLOCK for _ in range(128)))
     server = start_server(app, drain_seconds=60)
     client = raw_client(server, receive_buffer_bytes=4096)

@@ -65,7 +65,6 @@ def test_dripping_buys_a_body_no_time(start_server, raw_client, wait_until, sett
 
 @pytest.mark.parametrize("how", ["generator", "file"])
 def test_dripping_keeps_no_response_open(start_server, raw_client, wait_until, tmp_path, caplog, how):
-    """Dripping does not keep a response open without end."""
     path = tmp_path / "file"
     with open(path, "wb") as sparse:
         sparse.truncate(64 << 20)
@@ -138,7 +137,6 @@ def test_client_that_does_not_read(start_server, raw_client, tmp_path, how, wait
 
 
 def test_dripping_buys_a_head_no_time(start_server, raw_client):
-    """Octet after octet does not buy a head more time."""
     server = start_server(apps.hello, head_seconds=5)
     server.hold_clock()
     client = raw_client(server)

@@ -45,7 +45,6 @@ def test_curl_is_served_over_tls(serve_tls, authority, flags):
 @one_way
 @needs_curl
 def test_each_name_has_its_certificate(serve_tls, authority):
-    """Each name has its certificate, as curl checks."""
     issued = {name: authority.issue(name) for name in ("a.test", "*.b.test")}
     sni = [f"{name}={files.certificate}:{files.key}" for name, files in issued.items()]
     server = serve_tls(sni=sni)
@@ -85,7 +84,6 @@ def test_no_client_can_say_it_by_itself(serve_tls, authority):
 @needs_curl
 @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="there are no unix sockets")
 def test_tls_on_a_unix_socket(serve_tls, authority, tmp_path):
-    """TLS on a unix socket, with its own settings."""
     path = tmp_path / "s"
     other = authority.issue("other.test")
     server = serve_tls(apps.environ_json, bind=f"https://unix:{path}?certificate={other.certificate}&key={other.key}")
@@ -95,7 +93,6 @@ def test_tls_on_a_unix_socket(serve_tls, authority, tmp_path):
 
 @pytest.mark.parametrize("version", [later_on_pypy("-tls1_2"), "-tls1_3"])
 def test_a_session_ticket_is_taken(serve_tls, authority, tmp_path, version):
-    """A session ticket is taken, with the client's certificate in it."""
     client = authority.issue(subject="/CN=somebody")
     server = serve_tls(apps.environ_json, client_ca=authority.certificate, client_certificate="required")
     session = tmp_path / "session"

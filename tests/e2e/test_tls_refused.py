@@ -169,7 +169,6 @@ def test_why_a_handshake_failed(serve_tls, authority, tmp_path, caplog, raw_clie
 
 
 def test_plain_http_is_told_so_once(serve_tls, raw_client, caplog):
-    """Plain HTTP is told so, once, in the log and to the client."""
     server = serve_tls()
     client = raw_client(server.address)
     reply = client.fetch()

@@ -55,7 +55,6 @@ async def test_a_request_that_hangs(start_workers, tmp_path):
 
 
 def test_the_command_shows_the_server_until_q(start_process, tmp_path):
-    """In a terminal the command shows the server until q is typed."""
     start_process("steered", "--control", str(tmp_path / "control"))
     ours, theirs = pty.openpty()
     command = [sys.executable, "-Im", "aserve", "top", "--control", str(tmp_path / "control")]

@@ -203,7 +203,6 @@ def test_a_second_signal(start, raw_client, tmp_path, wait_until):
 
 @pytest.mark.long_on_pypy
 def test_sigquit_waits_for_nothing(start, raw_client, tmp_path, wait_until):
-    """SIGQUIT waits for nothing."""
     process = start("--workers", "2")
     client = raw_client(process)
     client.request(f"/wait{tmp_path}/gate")

@@ -34,7 +34,6 @@ def test_the_decorator_leaves_the_function_unchanged():
 
 
 def test_a_late_hook_is_called_at_once():
-    """In a serving process, a function is called at once."""
     calls = []
     call_post_fork()
     post_fork(lambda: calls.append(1))

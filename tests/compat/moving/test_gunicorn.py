@@ -171,7 +171,6 @@ def test_apps_default_to_application(load, source, app):
     ],
 )
 def test_notes_have_line_and_advice(load, source, note):
-    """Each note has a line, a text, and advice."""
     assert [str(each)[: len(note)] for each in load(source).notes] == [note]
 
 

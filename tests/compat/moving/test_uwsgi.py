@@ -257,7 +257,6 @@ def test_other_cheaper_options_have_a_line(load):
     ],
 )
 def test_notes_have_line_and_advice(load, lines, note):
-    """Each note has a line, a text, and advice."""
     assert [str(each)[: len(note)] for each in load(lines).notes] == [note]
 
 

@@ -91,7 +91,6 @@ FORMS = {
 
 @pytest.mark.parametrize("name", FORMS)
 def test_forms_have_the_same_options(tmp_path, name):
-    """Each form has the same options, repeated ones included."""
     (tmp_path / name).write_text(FORMS[name])
     assert options(tmp_path / name) == [("master", "1" if "xml" in name else ""), ("env", "A=1"), ("env", "B=a")]
 

@@ -83,8 +83,6 @@ async def test_accepting_up_to_the_limit(limit, caplog):
 
 
 async def test_a_standard_descriptor_that_the_app_has_closed(limit):
-    """No connection gets the number of a standard descriptor."""
-
     async def scenario(acceptor, listening, connect):
         connect(1)
         with closed_stdin():

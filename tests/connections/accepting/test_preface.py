@@ -92,7 +92,6 @@ def test_octets_that_the_lane_has_read(listener, octets):
 
 @pytest.mark.parametrize("octets", [b"", PREFACE])
 def test_other_peers_may_send_no_preface(listener, octets):
-    """A preface of an untrusted peer is a malformed request."""
     transport, _ = connect(listener, octets, "10.0.0.2")
     assert type(transport.protocol) is LoopWire
     if not octets:

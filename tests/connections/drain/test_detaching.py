@@ -435,7 +435,6 @@ def test_an_index_without_a_listener(given, index):
 
 
 def test_a_server_that_drains(given):
-    """A draining server takes no connection."""
     server, client, found, other = given
     server.stop()
     assert asyncio.run(server.server.adopt(found)) is False

@@ -337,7 +337,6 @@ def test_no_descriptor_is_left(stuck, raw_client, monkeypatch):
 @pytest.mark.one_way
 @pytest.mark.parametrize("lane", ["auto", "off"])
 def test_a_worker_is_quicker(stuck, raw_client, monkeypatch, lane):
-    """A request taken by a quicker worker stays."""
     old, _ = stuck(lane=lane)
     client = raw_client(old.address)
     client.send(GET)

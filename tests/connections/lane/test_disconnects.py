@@ -158,7 +158,6 @@ def test_behind_a_front_server(start_server, wait_until, scheme, packet):
 
 
 def test_pipelined_requests_are_dropped_together(site, wait_until):
-    """Requests pipelined behind are dropped with it."""
     served = site()
     client = served.new()
     client.send(b"GET /a HTTP/1.1\r\nHost: test\r\n\r\n" * 3)

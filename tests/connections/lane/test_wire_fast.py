@@ -117,7 +117,6 @@ def test_pieces_go_to_the_other_wire(wired):
 
 
 def test_a_connection_that_the_lane_has_closed(wired):
-    """A closed connection's response is released."""
     connection, exchange, lane = wired(FakeHandovers(), sent=1)
     lane.is_open = 0
     exchange.response = object()

@@ -71,7 +71,6 @@ def test_a_file_waits_for_what_the_transport_holds(new, file):
 
 @needs_sendfile
 def test_requests_behind_a_file(new, file):
-    """Requests behind a file wait for its end."""
     replies = [FileWrapper(file), [b"hello"]]
 
     def app(environ, start_response):

@@ -191,7 +191,6 @@ def test_a_worker_that_is_written_off(new, is_lazy):
 
 
 def test_only_a_begun_response_is_cut(new):
-    """Only a begun response is cut, and only of the meant exchange."""
     seen = []
 
     def app(environ, start_response):

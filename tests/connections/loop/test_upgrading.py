@@ -26,7 +26,6 @@ ASKING_HEAD = "\r\n".join(["GET / HTTP/1.1", "Host: a", *ASKING, "", ""]).encode
     ],
 )
 def test_other_requests_are_offered_no_websocket(start_server, raw_client, request_line_and_fields):
-    """Other requests are offered no WebSocket, and the connection goes on."""
     app = Switching()
     client = raw_client(start_server(app, is_checked=False))
     for _ in range(2):

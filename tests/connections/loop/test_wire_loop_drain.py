@@ -60,7 +60,6 @@ def test_drain_with_a_successor_while_a_response_is_sent(new):
 
 
 def test_a_drain_answers_running_requests(new):
-    """A running request is answered, and the client told that it was the last."""
     harness, connection, transport = new()
     connection.data_received(get(0) + get(1))
     drain(harness, connection)

@@ -229,7 +229,6 @@ def test_each_number_is_documented():
 
 
 def test_ongoing_requests_come_oldest_first(start_server, raw_client, gated, wait_until, tmp_path):
-    """Running and waiting requests come by target, the oldest first."""
     server = start_server(gated.app, threads=1, metrics=f"unix:{tmp_path}/m")
     assert server.ongoing(10) == []
     first, second = raw_client(server), raw_client(server)

@@ -70,7 +70,6 @@ def test_files_and_folders_are_found(site, path, expected, may_leave):
 @pytest.mark.parametrize("is_absolute", [True, False])
 @pytest.mark.parametrize("place", ["link", "sub/link"])
 def test_links_inside_are_followed(site, place, is_absolute):
-    """A link inside the folder is followed: to a file, to a folder, or to another link."""
     (site / place).symlink_to(site / "a.css" if is_absolute else os.path.relpath(site / "a.css", (site / place).parent))
     (site / "folder").symlink_to("sub")
     (site / "chain").symlink_to("folder")

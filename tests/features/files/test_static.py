@@ -126,7 +126,6 @@ def test_links_out_are_followed_if_asked(fetch, site):
     ],
 )
 def test_folders_with_an_index_are_redirected(fetch, path, query, script_name, location):
-    """A folder with an index gets a slash at its end."""
     answer = fetch(path, QUERY_STRING=query, SCRIPT_NAME=script_name)
     assert (answer.status, answer.get("Location")) == ("302 Found", location)
 

@@ -267,7 +267,6 @@ def test_an_answer_before_the_body(connect):
 
 
 def test_a_malformed_request_resets_its_stream(connect, caplog):
-    """The stream is reset, and logged; the next streams go on."""
     caplog.set_level("INFO")
     client = connect()
     client.harness.service.ends = client.harness.log

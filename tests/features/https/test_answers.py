@@ -38,7 +38,6 @@ def ask(tmp_path):
 
 
 def test_an_answer_is_token_and_thumbprint(ask):
-    """The answer is the token and the account's thumbprint."""
     line, _, body = parse(ask(PREFIX + TOKEN))
     assert line == "HTTP/1.1 200 OK" and body.split() == [b"token.thumbprint"]
 

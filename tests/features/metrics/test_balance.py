@@ -31,7 +31,6 @@ def line(*readings, **more):
     ],
 )
 def test_weights_follow_free_threads_and_waits(readings, percent):
-    """The weight is by free threads, and by waits for one; a hanging process has none."""
     assert line(*readings) == f"up ready {percent}%\n"
 
 

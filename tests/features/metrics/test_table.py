@@ -42,7 +42,6 @@ def test_places_do_not_overlap():
 
 
 def test_keys_name_each_word():
-    """Each word that must be kept has its own name."""
     assert sorted(KEYS.values()) == [
         PLACES[metric.name] + index for metric in COUNTED if metric.kind != GAUGE for index in range(metric.width)
     ]
@@ -50,7 +49,6 @@ def test_keys_name_each_word():
 
 
 def test_bounds_double_from_a_millisecond():
-    """From a millisecond to more than a minute, each bound doubles."""
     assert BOUNDS[0] == 0.001 and BOUNDS[-1] > 60 and len(BOUNDS) == BUCKETS
     assert all(high == 2 * low for low, high in zip(BOUNDS, BOUNDS[1:]))
 

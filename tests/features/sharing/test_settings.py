@@ -68,7 +68,6 @@ def test_combinations_without_effect_are_refused(monkeypatch):
     ("name", "shared"), [("shared:jobs", None), ("shared:", "redis://host"), ("shared:a b", "redis://host")]
 )
 def test_queues_need_a_name_and_a_store(name, shared):
-    """A queue has a name, and a store."""
     with pytest.raises(ConfigError, match=f"--spooler {name}: shared:NAME needs --shared, and a name of"):
         Config(workers=1, spooler=[name], shared=shared)
     assert Config(workers=1, spooler=["shared:jobs"], shared="redis://host").spooler == ("shared:jobs",)

@@ -22,7 +22,6 @@ def pair():
 
 
 def test_messages_arrive_whole_and_in_order(pair):
-    """Messages arrive in order, each whole, in both directions."""
     one, other = pair
     one.send({"do": "drain", "stopping": True})
     one.send({"do": "a" * 60_000})
@@ -141,7 +140,6 @@ def test_descriptors_that_the_caller_keeps(pair):
 
 
 def test_messages_without_room_wait_in_order(pair):
-    """Messages without room wait, and go out in order with room."""
     one, other = pair
     count = 0
     while not one.has_unsent:

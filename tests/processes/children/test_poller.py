@@ -45,7 +45,6 @@ def test_until_when_it_waits(events):
 
 
 def test_signals_wait_for_the_loop(events):
-    """Signals wait for the loop, and are handled in order of arrival."""
     done = []
     events.by_signal.update(dict.fromkeys(HANDLED, done.append))
     signal.raise_signal(signal.SIGHUP)
@@ -100,7 +99,6 @@ def run(timers):
 
 
 def test_calls_come_in_order_of_time():
-    """Calls come by their time, and at one time in the order of asking."""
     timers, now = new_timers()
     made = []
     for name, seconds in (("late", 2.0), ("first", 1.0), ("second", 1.0)):
@@ -115,7 +113,6 @@ def test_calls_come_in_order_of_time():
 
 
 def test_cancelled_calls_are_not_made():
-    """A cancelled call is not made, even when due; no call is made twice."""
     timers, now = new_timers()
     made = []
     one = timers.after(1.0, made.append, 1)

@@ -27,7 +27,6 @@ def pipe():
 
 
 def test_signals_are_read_in_order(pipe):
-    """Signals are read in order of arrival; without one, nothing is."""
     assert pipe.read() == []
     os.kill(os.getpid(), signal.SIGUSR1)
     os.kill(os.getpid(), signal.SIGHUP)

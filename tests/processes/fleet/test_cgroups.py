@@ -104,7 +104,6 @@ def test_memory_high_is_a_limit_too(v2, most, high, limit):
 
 
 def test_oom_kills_are_counted_below_the_group(v2):
-    """memory.events counts kills of the group, and of groups below."""
     v2.write("cg/system.slice/shop.service/memory.events", "low 0\nhigh 5\nmax 7\noom 4\noom_kill 3\noom_group_kill 0")
     v2.write("cg/system.slice/memory.events", "oom_kill 9")
     v2.write("proc/vmstat", "oom_kill 12")

@@ -67,7 +67,6 @@ def test_a_wish_for_a_slot_that_is_none():
 
 
 def test_a_hanging_worker_is_killed_after_its_successor_serves():
-    """A hanging worker is killed when its successor serves, and not before."""
     world = serving(1)
     (hung,) = world.workers
     hung.is_hung = True

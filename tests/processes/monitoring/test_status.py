@@ -42,7 +42,6 @@ def test_workers_are_told_by_slot(supervised, monkeypatch):
 
 
 def test_crashes_of_ten_minutes_are_told(supervised, monkeypatch):
-    """Crashes of the last ten minutes are told, each with its end."""
     one = supervised(2)
     first, _ = one.start()
     status, clock = one.supervisor.parts.status, SimpleNamespace(now=time.monotonic())

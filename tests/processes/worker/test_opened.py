@@ -47,7 +47,6 @@ def test_nothing_opened_is_nothing_found(find):
     ("kind", "host", "shown"), [(socket.AF_INET, "127.0.0.1", r"127\.0\.0\.1"), (socket.AF_INET6, "::1", r"\[::1\]")]
 )
 def test_connections_are_told_by_address(find, kind, host, shown):
-    """A connection is told by the address of its other end."""
     with socket.socket(kind) as listener, socket.socket(kind) as client:
         try:
             listener.bind((host, 0))

@@ -83,8 +83,6 @@ def test_ends_by_itself(run, post, fault):
 
 
 def test_a_wait_is_ended(run):
-    """A waiting mule ends at once."""
-
     def begin():
         signal.signal(signal.SIGALRM, lambda *what: end())
         signal.setitimer(signal.ITIMER_REAL, 0.05)
