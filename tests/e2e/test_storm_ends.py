@@ -61,7 +61,6 @@ def test_a_supervisor_that_is_killed(start_storm, tmp_path):
     assert not [path for path in tmp_path.iterdir() if path.is_socket()]
 
 
-@pytest.mark.long_on_pypy
 def test_descriptors_do_not_grow(start_storm):
     """10: after many reloads the supervisor has the descriptors of before, and its workers no more than the first."""
     storm = start_storm("--workers", "2")

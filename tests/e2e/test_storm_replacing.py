@@ -78,18 +78,21 @@ BROKEN = {
 @pytest.mark.long_on_pypy
 @pytest.mark.provokes("Fatal Python error: (Segmentation fault|Aborted)")
 def test_broken_code_changes_nothing(start_storm):
-    """3: code that raises, exits, crashes or hangs at import: old workers serve on, and the log says why."""
+    """3: code that raises, exits, crashes or hangs at import: old workers serve on, and the log says why; mended code is taken."""
     storm = start_storm("--workers", "2", "--start-timeout", "6")
-    before = storm.wait_for_workers(2)
-    for _ in storm.rounds():
+    for number in storm.rounds():
+        before = storm.wait_for_workers(2)
         for source, why in BROKEN.items():
             storm.process.write_app(source)
             storm.signal(
                 HUP,
-                rf"nothing was reloaded: worker 1 .* could not start: .*{why}.*; still serving as before: 2 of 2 workers",
+                rf"nothing was reloaded: worker 1 .* could not start: .*{why}.*; correct it, .*still serving as before: 2 of 2 workers",
             )
             assert storm.wait_for_workers(2) == before
             storm.ask_more(10)
+        assert storm.process.count("Traceback") == 2 * (number + 1)  # of errors of the app, each once
+        storm.process.write_app("mended")
+        storm.reload()
     storm.check_nothing_lost()
     storm.stop()
 

@@ -349,28 +349,6 @@ def test_kept_connections_go_on(start, raw_client, tmp_path, wait_until, bind, f
     assert {int(reply.body.split()[1]) for reply in replies} <= set(pids)
 
 
-@pytest.mark.provokes("Fatal Python error: Segmentation fault")
-# test_storm_replacing.py has all rows, with fewer words
-@pytest.mark.parametrize(("source", "why", "tracebacks"), [BROKEN[0], *map(long, BROKEN[1:5])])
-def test_a_reload_of_broken_code(start, wait_until, source, why, tracebacks):
-    """Code that does not start changes nothing: the old workers go on, and the log says why."""
-    process = start("--workers", "2")
-    before = process.wait_for_workers(2)
-    with load(functools.partial(RawClient, process.address)) as running:
-        process.write_app(source + "\n")
-        process.signal(signal.SIGHUP)
-        process.wait_for_log(
-            rf"nothing was reloaded: worker 1 \(pid \d+\) could not start: {why}.*; correct it, .* as before: 2 of 2 workers"
-        )
-        assert process.wait_for_workers(2) == before
-        process.write_app("three")
-        process.signal(signal.SIGHUP)
-        process.wait_for_log("SIGHUP: done")
-        running.wait_for(b"three")
-    assert running.first_words == {b"one", b"three"}
-    assert process.count("Traceback") == tracebacks
-
-
 @pytest.mark.long_on_pypy
 @pytest.mark.provokes("raised ValueError")
 def test_a_reload_of_code_that_answers_with_errors(start):
@@ -406,23 +384,3 @@ def test_settings_are_read_anew(start, tmp_path):
         "nothing was reloaded: workers in .*: 'many' is not a whole number; .*; correct it, and send SIGHUP"
     )
     assert len(process.wait_for_workers(2)) == 2
-
-
-def test_nothing_is_left_of_reloads(start, wait_until):
-    """After several reloads the supervisor and its workers have the descriptors of before."""
-    process = start("--workers", "1")
-    (pid,) = process.wait_for_workers(1)
-    before, of_worker = process.open_files(), len(os.listdir(f"/proc/{pid}/fd"))
-    for _ in range(8):
-        done = process.count("SIGHUP: done")
-        process.signal(signal.SIGHUP)
-        wait_until(lambda: process.count("SIGHUP: done") > done)  # noqa: B023
-    (pid,) = process.wait_for_workers(1)
-    wait_until(
-        lambda: [strip(name) for name in process.open_files()] == [strip(name) for name in before]
-    )  # all are reaped
-    wait_until(lambda: len(os.listdir(f"/proc/{pid}/fd")) == of_worker)
-
-
-def strip(name):
-    return re.sub(r"\d+", "N", name)
