@@ -1,11 +1,13 @@
 """The corpus as test parameters, and the C parsers as functions of Python values.
 
-A test that asks for `accepted_head`, `rejected_head` or `any_head` runs once for each such file
-below tests/corpus/http1; likewise for `_body` and chunked, `_packet` and uwsgi, `_request` and scgi.
+A test that asks for `accepted_head` or `any_head` runs once for each such file below tests/corpus/http1; likewise for `_body` and chunked,
+`accepted_packet` and uwsgi, `accepted_request` and scgi. `accepted`, `rejected` and `any_case` are of the three kinds of heads: (the parser with the
+case's limits, the octets, the expected result).
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import pathlib
 import resource
@@ -19,17 +21,12 @@ from aserve._cparsers import ffi, lib
 CORPUS = pathlib.Path(__file__).parent.parent / "corpus"
 FOLDERS = {
     "accepted_head": ["http1/accept"],
-    "rejected_head": ["http1/reject"],
     "any_head": ["http1/accept", "http1/reject"],
     "accepted_body": ["chunked/accept"],
     "rejected_body": ["chunked/reject"],
     "any_body": ["chunked/accept", "chunked/reject"],
     "accepted_packet": ["uwsgi/accept"],
-    "rejected_packet": ["uwsgi/reject"],
-    "any_packet": ["uwsgi/accept", "uwsgi/reject"],
     "accepted_request": ["scgi/accept"],
-    "rejected_request": ["scgi/reject"],
-    "any_request": ["scgi/accept", "scgi/reject"],
 }
 ERRORS = {
     getattr(lib, name): name[len("ASERVE_") :]
@@ -110,6 +107,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for fixture, folders in FOLDERS.items():
         if fixture in metafunc.fixturenames:
             cases = {name: case for folder in folders for name, case in load(folder).items()}
+            metafunc.parametrize(fixture, cases.values(), ids=cases.keys())
+    parsers = {"http1": parse, "uwsgi": parse_uwsgi, "scgi": parse_scgi}
+    for fixture, ends in {"accepted": ["accept"], "rejected": ["reject"], "any_case": ["accept", "reject"]}.items():
+        if fixture in metafunc.fixturenames:
+            cases = {
+                f"{kind}-{end}-{name}": (functools.partial(parsers[kind], **case.limits), *case)
+                for kind in parsers for end in ends for name, case in load(f"{kind}/{end}").items()
+            }  # fmt: skip
             metafunc.parametrize(fixture, cases.values(), ids=cases.keys())
 
 

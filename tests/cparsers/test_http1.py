@@ -1,4 +1,4 @@
-"""http1_parse_head: its readings and refusals; no split and no limit changes them."""
+"""http1_parse_head: its readings and refusals; no limit changes them; splits: test_heads.py."""
 
 from __future__ import annotations
 
@@ -30,37 +30,7 @@ def test_an_accepted_head_means_its_json(accepted_head, parse_head):
     assert head.consumed == expected["consumed"]
 
 
-@pytest.mark.long_on_pypy
-def test_a_rejected_head_has_its_reason(rejected_head, parse_head):
-    assert parse_head(rejected_head.raw, **rejected_head.limits) == rejected_head.expected["error"]
-    assert rejected_head.expected["clause"].startswith("RFC ")
-
-
 # Splits
-
-
-@pytest.mark.long_on_pypy
-def test_two_pieces_are_answered_like_one(any_head, parse_head):
-    raw, limits = any_head.raw, any_head.limits
-    whole = parse_head(raw, **limits)
-    for cut in range(len(raw)):
-        assert parse_head(raw, [cut, len(raw)], **limits) == whole, cut
-
-
-@pytest.mark.long_on_pypy
-def test_octet_by_octet(any_head, parse_head):
-    """A head in single octets is answered as the whole."""
-    raw, limits = any_head.raw, any_head.limits
-    assert parse_head(raw, list(range(len(raw) + 1)), **limits) == parse_head(raw, **limits)
-
-
-@pytest.mark.long_on_pypy
-def test_every_prefix_waits(accepted_head, parse_head):
-    """A good head is never refused, nor accepted, before its last octet."""
-    raw, consumed = accepted_head.raw, accepted_head.expected["consumed"]
-    for length in range(consumed):
-        assert parse_head(raw[:length], **accepted_head.limits) == "INCOMPLETE", length
-    assert parse_head(raw[:consumed], **accepted_head.limits).consumed == consumed
 
 
 def test_bad_line_end_does_not_wait(load_corpus, parse_head):

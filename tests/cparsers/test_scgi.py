@@ -1,4 +1,4 @@
-"""scgi_parse_head: its readings and refusals; no split and no limit changes them."""
+"""scgi_parse_head: its readings and refusals; no limit changes them; splits: test_heads.py."""
 
 from __future__ import annotations
 
@@ -31,41 +31,6 @@ def test_an_accepted_request_means_its_json(accepted_request, parse_request):
     assert request.vars == own_first(expected["vars"], "SCGI")[0]
     assert request.content_length == expected["content_length"]
     assert request.consumed == expected["consumed"]
-
-
-def test_a_rejected_request_has_its_reason(rejected_request, parse_request):
-    expected = rejected_request.expected
-    assert parse_request(rejected_request.raw, **rejected_request.limits) == expected["error"]
-    assert expected["clause"].startswith(("RFC ", "SCGI "))
-
-
-# Splits
-
-
-def cuts(raw: bytes) -> list[int]:
-    """Return the cuts: everywhere, but one cut amid a long value is like another."""
-    return [*range(len(raw))] if len(raw) < 2000 else [*range(200), *range(len(raw) - 200, len(raw))]
-
-
-def test_two_pieces_are_answered_like_one(any_request, parse_request):
-    raw, limits = any_request.raw, any_request.limits
-    whole = parse_request(raw, **limits)
-    for cut in cuts(raw):
-        assert parse_request(raw, [cut, len(raw)], **limits) == whole, cut
-
-
-def test_octet_by_octet(any_request, parse_request):
-    """A head in single octets is answered as the whole."""
-    raw, limits = any_request.raw, any_request.limits
-    assert parse_request(raw, list(range(len(raw) + 1)), **limits) == parse_request(raw, **limits)
-
-
-def test_every_prefix_waits(accepted_request, parse_request):
-    """A good head is never refused, nor accepted, before its comma."""
-    raw, consumed = accepted_request.raw, accepted_request.expected["consumed"]
-    for length in cuts(raw[:consumed]):
-        assert parse_request(raw[:length], **accepted_request.limits) == "INCOMPLETE", length
-    assert parse_request(raw[:consumed], **accepted_request.limits).consumed == consumed
 
 
 # The netstring
@@ -224,14 +189,6 @@ def test_content_length_octets(template, parse_request):
 
 
 # The vars block
-
-
-def test_exact_room_is_enough(accepted_request, parse_request):
-    raw, limits = accepted_request.raw, accepted_request.limits
-    request = parse_request(raw, **limits)
-    needed = sum(len(name) + len(value) + 2 for name, value in request.vars)
-    assert parse_request(raw, **{**limits, "vars_cap": needed}) == request
-    assert parse_request(raw, **{**limits, "vars_cap": needed - 1}) == "VARS_FULL"
 
 
 def test_nothing_behind_the_room():

@@ -1,4 +1,4 @@
-"""uwsgi_parse_packet and uwsgi_parse_array: their readings and refusals, in any split."""
+"""uwsgi_parse_packet and uwsgi_parse_array: their readings and refusals; splits: test_heads.py."""
 
 from __future__ import annotations
 
@@ -42,39 +42,7 @@ def test_an_accepted_packet_means_its_json(accepted_packet, parse_packet):
     assert packet.consumed == expected["consumed"]
 
 
-def test_a_rejected_packet_has_its_reason(rejected_packet, parse_packet):
-    expected = rejected_packet.expected
-    assert parse_packet(rejected_packet.raw, **rejected_packet.limits) == expected["error"]
-    assert expected["clause"].startswith(("RFC ", "Protocol.rst"))
-
-
 # Splits
-
-
-def cuts(raw: bytes) -> list[int]:
-    """Return the cuts: everywhere, but one cut amid a long value is like another."""
-    return [*range(len(raw))] if len(raw) < 2000 else [*range(200), *range(len(raw) - 200, len(raw))]
-
-
-def test_two_pieces_are_answered_like_one(any_packet, parse_packet):
-    raw, limits = any_packet.raw, any_packet.limits
-    whole = parse_packet(raw, **limits)
-    for cut in cuts(raw):
-        assert parse_packet(raw, [cut, len(raw)], **limits) == whole, cut
-
-
-def test_octet_by_octet(any_packet, parse_packet):
-    """A packet in single octets is answered as the whole."""
-    raw, limits = any_packet.raw, any_packet.limits
-    assert parse_packet(raw, list(range(len(raw) + 1)), **limits) == parse_packet(raw, **limits)
-
-
-def test_every_prefix_waits(accepted_packet, parse_packet):
-    """A good packet is never refused, nor accepted, before its last octet."""
-    raw, consumed = accepted_packet.raw, accepted_packet.expected["consumed"]
-    for length in cuts(raw[:consumed]):
-        assert parse_packet(raw[:length], **accepted_packet.limits) == "INCOMPLETE", length
-    assert parse_packet(raw[:consumed], **accepted_packet.limits).consumed == consumed
 
 
 def test_other_protocols_do_not_wait(load_corpus, parse_packet):
@@ -224,16 +192,6 @@ def test_content_length_octets(parse_packet):
 
 
 # The vars block
-
-
-def test_exact_room_is_enough(accepted_packet, parse_packet):
-    raw, limits = accepted_packet.raw, accepted_packet.limits
-    packet = parse_packet(raw, **limits)
-    needed = sum(len(name) + len(value) + 2 for name, value in packet.vars)
-    limits = {**limits, "vars_cap": needed}
-    assert parse_packet(raw, **limits) == packet
-    if needed:
-        assert parse_packet(raw, **{**limits, "vars_cap": needed - 1}) == "VARS_FULL"
 
 
 def test_nothing_behind_the_room():

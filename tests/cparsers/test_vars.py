@@ -77,14 +77,6 @@ def test_repeated_fields_stay_apart(parse_head):
     assert vars_of(parse_head, "A: 1", "a: 2") == [["HTTP_A", "1"], ["HTTP_A", "2"]]
 
 
-def test_exact_room_is_enough(accepted_head, parse_head):
-    raw, limits = accepted_head.raw, accepted_head.limits
-    head = parse_head(raw, **limits)
-    needed = sum(len(name) + len(value) + 2 for name, value in head.vars)
-    assert parse_head(raw, vars_cap=needed, **limits) == head
-    assert parse_head(raw, vars_cap=needed - 1, **limits) == "VARS_FULL"
-
-
 def test_nothing_behind_the_room():
     raw = b"GET /%41%42?c HTTP/1.1\r\nHost: x\r\nContent-Type: t\r\nA_B: dropped\r\nA-B: c\r\n\r\n"
     for cap in range(160):
