@@ -12,6 +12,7 @@ the marker `also_inline` once more with --threads 0, with `c_and_python` once mo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import gc
 import importlib
@@ -33,6 +34,7 @@ from harness import apps, children, faults, native, side_by_side
 from harness.certificates import HAS_OPENSSL, Authority, Issued
 from harness.client import RawClient, TLSClient
 from harness.interpreter import IS_PYPY, LOOP_KINDS, has_module, new_loop
+from harness.manager import Manager
 from harness.over_http2 import NOT_OVER_HTTP2
 from harness.pebble import Pebble
 from harness.process import ServerProcess
@@ -463,6 +465,13 @@ def pebble(authority: Authority, tmp_path: pathlib.Path) -> Iterator[Pebble]:
     made = Pebble(tmp_path / "pebble", authority)
     yield made
     made.end()
+
+
+@pytest.fixture
+def manager(tmp_path: pathlib.Path) -> Iterator[Manager]:
+    """A service manager that hears notifications."""
+    with contextlib.closing(Manager(tmp_path / "notify")) as manager:
+        yield manager
 
 
 @pytest.fixture(name="wait_until")

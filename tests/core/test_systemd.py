@@ -22,13 +22,6 @@ def number(monkeypatch):
     monkeypatch.setattr(os, "getpid", lambda: PID)
 
 
-@pytest.fixture
-def manager(tmp_path):
-    manager = Manager(tmp_path / "notify")
-    yield manager
-    manager.close()
-
-
 # Sockets
 
 

@@ -18,7 +18,6 @@ import pytest
 import yaml
 from harness.front import Page, fronts
 from harness.interpreter import ONCE
-from harness.manager import Manager
 
 from aserve.command.site_files import SANDBOX, SERVICE, SiteFiles
 
@@ -174,28 +173,24 @@ def test_the_lines_for_a_unit(tmp_path, name):
     assert [line for line in done.stderr.splitlines() if "mysite." in line] == [] and done.returncode == 0, done.stderr
 
 
-def test_the_service_serves_and_reloads(start_process, raw_client, tmp_path):
+def test_the_service_serves_and_reloads(start_process, raw_client, manager, tmp_path):
     """The service's command serves on the socket of the socket unit, says so, and is answered at a reload."""
     [command] = values_of(unit("service"), "ExecStart")
     words = shlex.split(command)
     assert words[1] == "shop.wsgi:application" and values_of(unit("service"), "User") == ["shop"]
-    manager = Manager(tmp_path / "notify")
     usec = f"{values_of(unit('service'), 'WatchdogSec')[0]}000000"
-    try:
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            [name] = values_of(unit("socket"), "FileDescriptorName")
-            process = start_process(
-                "hello", *words[2:], fds=[listening.fileno()], LISTEN_FDNAMES=name, WATCHDOG_USEC=usec, **manager.environ,
-                RUNTIME_DIRECTORY=str(tmp_path),
-            )  # fmt: skip
-            manager.wait_for("READY=1")
-            manager.wait_for("WATCHDOG=1")
-            assert (tmp_path / "control").is_socket()
-            assert raw_client(listening.getsockname()).fetch().body == b"hello\n"
-            process.signal()
-            assert process.wait() == 0
-    finally:
-        manager.close()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        [name] = values_of(unit("socket"), "FileDescriptorName")
+        process = start_process(
+            "hello", *words[2:], fds=[listening.fileno()], LISTEN_FDNAMES=name, WATCHDOG_USEC=usec, **manager.environ,
+            RUNTIME_DIRECTORY=str(tmp_path),
+        )  # fmt: skip
+        manager.wait_for("READY=1")
+        manager.wait_for("WATCHDOG=1")
+        assert (tmp_path / "control").is_socket()
+        assert raw_client(listening.getsockname()).fetch().body == b"hello\n"
+        process.signal()
+        assert process.wait() == 0
 
 
 @ONCE

@@ -8,6 +8,7 @@ import sys
 import pytest
 from harness.interpreter import first_on_pypy, later_on_pypy
 from harness.process import run_command
+from harness.workers import is_alive
 
 APP = """
 import atexit, multiprocessing, os, signal, sys, threading, time
@@ -190,7 +191,7 @@ def test_a_daemon_process(start, raw_client):
     reply = raw_client(server).fetch()
     server.signal()
     assert server.wait() == 0
-    assert is_gone(int(reply.body))
+    assert not is_alive(int(reply.body))
 
 
 @pytest.mark.parametrize("flags", first_on_pypy([[], ["--workers", "1"], ["--check"]]))
@@ -200,12 +201,3 @@ def test_an_import_that_fails_behind_an_exit_function_that_waits(tmp_path, flags
     done = run_command("failing:app", "--bind", "127.0.0.1:0", *flags, cwd=tmp_path)
     assert done.returncode == 1 and "importing failing raised" in done.stderr
     assert "leaving what the app does at exit unfinished" in done.stderr
-
-
-def is_gone(pid):
-    """Tell whether the process is gone, but perhaps for its entry until it is reaped."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True

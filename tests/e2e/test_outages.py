@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 from drill import FAULTS, LOG, STATUS, Fault, Look, Quiet, Told, ask_status, tells
 from harness.interpreter import ONCE
-from harness.metrics import UnixConnection
+from harness.metrics import ready_of
 from harness.outages import Site, clients_of
 from harness.promtool import HAS_PROMTOOL, RuleTest, raised, run
 from harness.recordings import STEP_SECONDS, Recording, numbers_of
@@ -102,16 +102,6 @@ def test_each_outage_of_the_page_has_a_cell():
         assert all({*cell.alert.split("|")} <= {*re.findall(r"`(\w+)`", alerts)} for cell in CELLS if cell.row == row)
 
 
-def ready_of(site):
-    """Return the status of /ready; 0: there is no answer."""
-    with contextlib.closing(UnixConnection(str(site.metrics), timeout=20)) as connection:
-        try:
-            connection.request("GET", "/ready", headers={"Host": "a"})
-            return connection.getresponse().status
-        except OSError:
-            return 0
-
-
 class Scraper:
     """A growing recording, with Prometheus' series of a site."""
 
@@ -171,7 +161,7 @@ def find_silent(cell, patience, folder):
                     scraper.add(now.numbers)
                     told = tells(fault, before, now)
                     # An unchanging 200 is looked at when the rest has told: the outage has come by then.
-                    told[READY] = (cell.ready != 200 or silent == {READY}) and ready_of(site) == cell.ready
+                    told[READY] = (cell.ready != 200 or silent == {READY}) and ready_of(site.metrics) == cell.ready
                     told[ALERT] = ALERT in silent and scraper.has_raised(cell.alert)
                     silent -= {name for name, does in told.items() if does}
                     time.sleep(STEP_SECONDS / 5)

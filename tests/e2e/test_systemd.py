@@ -12,18 +12,9 @@ import pytest
 from harness.client import RawClient
 from harness.interpreter import NEEDS_LINUX, first_on_pypy
 from harness.lanes import uwsgi
-from harness.manager import Manager
 from harness.workers import children_of, is_alive
 
 ACTIVATE = shutil.which("systemd-socket-activate")
-
-
-@pytest.fixture
-def manager(tmp_path):
-    """A service manager that hears notifications."""
-    manager = Manager(tmp_path / "notify")
-    yield manager
-    manager.close()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The fate of the app's threads, pools and processes at each end of a process: the table in docs/processes.md, cell by cell."""
 
 import json
-import pathlib
 import re
 import signal
 import subprocess
@@ -10,6 +9,7 @@ import sys
 import pytest
 from harness.interpreter import IS_PYPY, NEEDS_LINUX
 from harness.waiting import wait_until
+from harness.workers import is_alive
 
 # One of each kind; each notes its name at its finish, as soon as a file `go` exists. Endless ones wait for another file.
 APP = """
@@ -91,21 +91,13 @@ def started(folder):
     return json.loads((folder / "started").read_text())
 
 
-def is_running(pid):
-    """Tell whether the process exists, and has not ended."""
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def check_cells(folder, pids):
     """Check each kind's fate after the end of the process."""
     finished = {path.name.partition("-")[2] for path in folder.glob("finished-*")}
     assert finished == FINISHED
     for kind in TERMINATED:
-        wait_until(lambda kind=kind: not is_running(pids[kind]), explain=lambda kind=kind: f"{kind} runs")
-    assert is_running(pids["program"])
+        wait_until(lambda kind=kind: not is_alive(pids[kind]), explain=lambda kind=kind: f"{kind} runs")
+    assert is_alive(pids["program"])
 
 
 WAITING = "waiting for the app's (.*); a second signal ends it, or the time limit"
@@ -134,7 +126,7 @@ def test_what_becomes_of_them(start_process, raw_client, folder, column):
         assert kind in named
     assert not list(folder.glob("finished-*"))
     (folder / "go").touch()
-    wait_until(lambda: not is_running(pids["own"]))
+    wait_until(lambda: not is_alive(pids["own"]))
     check_cells(folder, pids)
     if end == signal.SIGTERM:
         assert server.wait(30) == 0
@@ -168,5 +160,5 @@ def test_time_that_is_over(start_process, raw_client, folder):
     assert server.wait(60) == 1
     assert "leaving the app's thread " in server.log
     for kind in (*TERMINATED, "process"):
-        wait_until(lambda kind=kind: not is_running(pids[kind]), explain=lambda kind=kind: f"{kind} runs")
-    assert is_running(pids["program"]) and not list(folder.glob("finished-*"))
+        wait_until(lambda kind=kind: not is_alive(pids[kind]), explain=lambda kind=kind: f"{kind} runs")
+    assert is_alive(pids["program"]) and not list(folder.glob("finished-*"))

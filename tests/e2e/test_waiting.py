@@ -12,7 +12,7 @@ import pytest
 from harness.client import RawClient
 from harness.halting import halt
 from harness.interpreter import NEEDS_LINUX
-from harness.metrics import UnixConnection
+from harness.metrics import ready_of
 from harness.outages import clients_of as clients_of_site
 from harness.process import run_command
 from harness.shared_pages import SharedPages, let_hang, let_turn
@@ -253,13 +253,6 @@ def app(environ, start_response):
     start_response("200 OK", [("Content-Length", "0")])
     return []
 """
-
-
-def ready_of(metrics):
-    """Return the status of /ready."""
-    with contextlib.closing(UnixConnection(metrics, timeout=20)) as connection:
-        connection.request("GET", "/ready", headers={"Host": "a"})
-        return connection.getresponse().status
 
 
 @pytest.mark.long

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from aserve.wsgi import FileWrapper
 
+from .client import Reply
+
 
 class Answer(NamedTuple):
     """An app's answer."""
@@ -21,11 +23,7 @@ class Answer(NamedTuple):
         """The number of the status."""
         return int(self.status[:3])
 
-    def get(self, name: str) -> str | None:
-        """Return the value of a field that occurs at most once."""
-        values = [value for key, value in self.fields if key.lower() == name.lower()]
-        assert len(values) <= 1, f"{name} repeated: {values}"
-        return values[0] if values else None
+    get = Reply.get
 
 
 def call(app: Any, path: str = "/", method: str = "GET", **environ: Any) -> Answer:

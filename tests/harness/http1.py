@@ -47,6 +47,10 @@ def feed(protocol, *pieces):
     return exchanges
 
 
+def dict_of(exchange):
+    return dict(vars_of(exchange))
+
+
 def vars_of(exchange):
     parts = iter(exchange.vars.split("\0"))
     return list(zip(parts, parts))

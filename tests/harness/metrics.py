@@ -23,6 +23,25 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self.host)
 
 
+def numbers_of(text: bytes) -> Numbers:
+    """Return a text's numbers."""
+    return {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+def ready_of(path: Any) -> int:
+    """Return the status of /ready; 0: there is no answer."""
+    with contextlib.closing(UnixConnection(str(path), timeout=20)) as connection:
+        try:
+            connection.request("GET", "/ready", headers={"Host": "a"})
+            return connection.getresponse().status
+        except OSError:
+            return 0
+
+
 def scrape(path: Any) -> tuple[Numbers, Numbers]:
     """Return all numbers from a unix socket, and the ones that must never fall."""
     with contextlib.closing(UnixConnection(str(path), timeout=20)) as connection:

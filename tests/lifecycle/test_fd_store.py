@@ -5,7 +5,6 @@ import os
 import socket
 
 import pytest
-from harness.manager import Manager
 
 from aserve.connections.listeners import bind_listeners
 from aserve.core import systemd
@@ -62,13 +61,11 @@ class Service:
 
 
 @pytest.fixture
-def service(tmp_path, monkeypatch, caplog):
+def service(manager, monkeypatch, caplog):
     caplog.set_level("INFO", "aserve")
-    manager = Manager(tmp_path / "notify")
     service = Service(manager, monkeypatch)
     yield service
     service.stop()
-    manager.close()
 
 
 @pytest.mark.parametrize("bind", ["127.0.0.1:0", "localhost:0", "unix:{}/s", "unix:@{}/s", "scgi://127.0.0.1:0"])

@@ -3,8 +3,6 @@
 import os
 import signal
 
-from harness.manager import Manager
-
 from aserve.connections.drain.moved_request import write_request
 from aserve.core.exchange import Exchange
 from aserve.core.page import Field
@@ -43,10 +41,9 @@ def test_two_reloads_asked_for_at_once(supervised, caplog):
     assert "SIGHUP: once more, after what is under way" in caplog.text and one.supervisor.fleet.next_why == "SIGHUP"
 
 
-def test_looks_of_each_second(supervised, monkeypatch, tmp_path):
+def test_looks_of_each_second(supervised, monkeypatch, manager):
     """systemd's watchdog is fed, where there is one; the limits of --workers auto are read more rarely."""
-    heard = Manager(tmp_path / "notify")
-    monkeypatch.setenv("NOTIFY_SOCKET", heard.address)
+    monkeypatch.setenv("NOTIFY_SOCKET", manager.address)
     monkeypatch.setenv("WATCHDOG_USEC", "30000000")
     one, looked = supervised(1), []
     monkeypatch.setattr(events, "LIMITS_SECONDS", 3)
@@ -56,9 +53,8 @@ def test_looks_of_each_second(supervised, monkeypatch, tmp_path):
     for _ in range(6):
         page[Field.TICK] += 1
         one.turn(1.0)
-    heard.wait_for("WATCHDOG=1", count=5)
+    manager.wait_for("WATCHDOG=1", count=5)
     assert len(looked) == 2 and looked[1] - looked[0] == 3.0
-    heard.close()
 
 
 def test_an_idle_connection(supervised):

@@ -7,7 +7,6 @@ import signal
 
 import pytest
 from harness.callers import TestCaller
-from harness.manager import Manager
 from harness.supervising import LEAVE, slots_of, told
 
 from aserve.connections.in_flight import InFlight
@@ -187,25 +186,23 @@ def test_who_started_before_it(supervised, caplog):
     assert one.supervisor.fleet.is_moving and "half done" not in caplog.text
 
 
-def test_what_systemd_is_told_of_one_that_is_half_done(supervised, monkeypatch, tmp_path):
+def test_what_systemd_is_told_of_one_that_is_half_done(supervised, monkeypatch, manager):
     """READY, with a status: `systemctl reload` need not wait for an endless one; then the end is told."""
-    heard = Manager(tmp_path / "notify")
-    monkeypatch.setenv("NOTIFY_SOCKET", heard.address)
+    monkeypatch.setenv("NOTIFY_SOCKET", manager.address)
     one = supervised(2)
     before = one.start()
     one.signal(HUP)
     one.say(one.children[-1], say="ready")
     one.turn()
-    assert [message[0] for message in heard.hear()] == ["READY=1", "RELOADING=1"]
+    assert [message[0] for message in manager.hear()] == ["READY=1", "RELOADING=1"]
     one.end(one.children[-1], number=9)
     one.turn()
-    assert heard.hear()[2][-1].endswith(" with 2 workers; a reload is half done")
+    assert manager.hear()[2][-1].endswith(" with 2 workers; a reload is half done")
     one.turn(0.11)
     one.say(one.children[-1], say="ready")
     one.leave(*before)
     one.turn()
-    assert [message[0] for message in heard.hear()[2:]] == ["READY=1", heard.hear()[0][-1]]
-    heard.close()
+    assert [message[0] for message in manager.hear()[2:]] == ["READY=1", manager.hear()[0][-1]]
 
 
 def test_settings_that_have_not_changed(supervised, monkeypatch):

@@ -5,6 +5,7 @@ import pathlib
 import re
 
 import pytest
+from harness.http1 import dict_of
 
 from aserve._cparsers import lib
 from aserve.core.errors import RequestRefused
@@ -29,11 +30,6 @@ KNOWN_DIFFERENCES = {
 
 def receive(raw, **limits):
     return PROTOCOLS["http", "httptools"](Limits(**limits))().receive(raw)
-
-
-def vars_of(exchange):
-    parts = iter(exchange.vars.split("\0"))
-    return dict(zip(parts, parts))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +65,7 @@ def test_refusals_are_of_llhttp_and_our_own(status, raw):
 )
 def test_targets_mean_the_same_as_in_our_parser(raw, path, query, host):
     (exchange,) = receive(raw)
-    found = vars_of(exchange)
+    found = dict_of(exchange)
     assert (found["PATH_INFO"], found["QUERY_STRING"], found["HTTP_HOST"]) == (path, query, host)
 
 
@@ -105,7 +101,7 @@ def test_octets_above_ascii_in_a_target(step, before):
         + GET
     )
     found = [one for at in range(0, len(raw), step) for one in protocol.receive(raw[at : at + step])]
-    first, second, third = map(vars_of, found)
+    first, second, third = map(dict_of, found)
     assert first["REQUEST_URI"] == '/\xc3\xa9"?q=\xff' and first["PATH_INFO"] == '/\xc3\xa9"'
     assert first["QUERY_STRING"] == "q=\xff" and first["HTTP_X_A"] == "\xe9"
     assert second["REQUEST_URI"] == "http://a/\xe9" and second["PATH_INFO"] == "/\xe9" and third["PATH_INFO"] == "/"
@@ -127,11 +123,11 @@ def test_names_are_in_cgi_form_without_aliases():
     """Names come in CGI form; aliases, and Proxy, are dropped."""
     raw = GET[:-2] + b"A-B: 1\r\nA_B: 2\r\nProxy: 3\r\nContent-Type: x\r\n"
     (exchange,) = receive(raw + b"\r\n")
-    found = vars_of(exchange)
+    found = dict_of(exchange)
     assert found["HTTP_A_B"] == "1" and "HTTP_PROXY" not in found
     assert found["CONTENT_TYPE"] == "x"
     (exchange,) = receive(raw + b"Content-Type: x\r\n\r\n")  # which says the same again
-    assert vars_of(exchange) == found
+    assert dict_of(exchange) == found
 
 
 def test_an_upgrade_is_not_taken():
@@ -174,7 +170,7 @@ def test_an_upgrade_with_a_body(field, body, is_live):
         exchanges = []
         for start in range(0, len(raw), step):
             exchanges += protocol.receive(raw[start : start + step])
-        assert [vars_of(exchange)["REQUEST_URI"] for exchange in exchanges] == ["/p", "/", "/p"]
+        assert [dict_of(exchange)["REQUEST_URI"] for exchange in exchanges] == ["/p", "/", "/p"]
         assert [exchange.body and exchange.body.open().read() for exchange in exchanges] == [GET, None, GET]
         assert not protocol.is_mid_message
     protocol = PROTOCOLS["http", "httptools"](Limits())()
@@ -241,7 +237,7 @@ def test_the_corpus_is_answered_as_by_our_parser():
         for parser in ("c", "httptools"):
             exchanges = PROTOCOLS["http", parser](limits)().receive(path.read_bytes())
             readings.append([(e.refusal and e.refusal.status, e.keep_alive, e.is_head, e.form) for e in exchanges[:1]])
-            readings[-1] += [vars_of(e) for e in exchanges[:1] if not e.refusal]
+            readings[-1] += [dict_of(e) for e in exchanges[:1] if not e.refusal]
         if readings[0] != readings[1]:
             different.add(path.stem)
     assert different == KNOWN_DIFFERENCES

@@ -15,7 +15,6 @@ import threading
 import anyio
 import pytest
 from harness.asking import get, hello, is_open
-from harness.manager import Manager
 
 import aserve
 from aserve.core.errors import BindError
@@ -441,12 +440,10 @@ def test_an_app_alone(tmp_path, on_serving):
 
 
 @pytest.fixture
-def manager(tmp_path, monkeypatch):
+def manager(manager, monkeypatch):
     """A service manager with this process as service."""
-    manager = Manager(tmp_path / "notify")
     monkeypatch.setenv("NOTIFY_SOCKET", manager.address)
-    yield manager
-    manager.close()
+    return manager
 
 
 def test_systemd_is_told(manager, on_serving):

@@ -5,6 +5,7 @@ import io
 import sys
 
 import pytest
+from harness.environs import new_base
 from harness.fakes import FakeConnection
 from harness.front_vars import own_first
 
@@ -13,7 +14,7 @@ from aserve.core.body import BufferedBody, LiveBody
 from aserve.core.exchange import Client, Exchange
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
-from aserve.wsgi.environ import REQUEST_DEFAULTS, ErrorStream, build_base_environ, build_environ
+from aserve.wsgi.environ import REQUEST_DEFAULTS, ErrorStream, build_environ
 
 # PEP 3333 "environ Variables"
 REQUIRED = [
@@ -28,11 +29,6 @@ HEAD = {
     "QUERY_STRING": "b",
     "SERVER_PROTOCOL": "HTTP/1.1",
 }
-
-
-def new_base(**changes):
-    settings = {"server_software": "s", "multithread": True, "file_wrapper": object, **changes}
-    return build_base_environ("www.example", "8000", **settings)
 
 
 def new_exchange(*fields, body=None):

@@ -14,6 +14,8 @@ import pytest
 from aserve.compat.moving.gunicorn_cfg import Cfg
 from aserve.compat.moving.gunicorn_logger import ACCESS, ERROR, Logger, SafeAtoms, parse_syslog_address
 
+pytestmark = pytest.mark.usefixtures("gunicorn_loggers")
+
 ENVIRON = {
     "REQUEST_METHOD": "GET", "REQUEST_URI": "/a?b=c", "PATH_INFO": "/a", "QUERY_STRING": "b=c", "SERVER_PROTOCOL": "HTTP/1.1", "REMOTE_ADDR": "192.0.2.1",
     "HTTP_USER_AGENT": 'say "hi"', "HTTP_AUTHORIZATION": f"Basic {base64.b64encode(b'alice:secret').decode()}",
@@ -21,19 +23,6 @@ ENVIRON = {
 RESPONSE = types.SimpleNamespace(status="200 OK", headers=[("X-Id", "7")], sent=0)
 REQUEST = types.SimpleNamespace(headers=[("HOST", "shop.example")])
 TIME = datetime.timedelta(seconds=2, microseconds=3004)
-
-
-@pytest.fixture(autouse=True)
-def loggers():
-    """Leave both loggers as they were."""
-    found = [logging.getLogger(name) for name in (ERROR, ACCESS, "")]
-    before = [(each.handlers[:], each.level, each.propagate) for each in found]
-    yield found
-    for each, (handlers, level, propagate) in zip(found, before):
-        for handler in each.handlers:
-            if handler not in handlers:
-                handler.close()
-        each.handlers[:], each.level, each.propagate = handlers, level, propagate
 
 
 def make(kind=Logger, **settings):

@@ -17,6 +17,8 @@ from aserve.extension import Life, LifeContext
 from aserve.features import Config
 from aserve.lifecycle.load_error import LoadError
 
+pytestmark = pytest.mark.usefixtures("gunicorn_loggers")
+
 INI = """
 [loggers]
 keys = root
@@ -49,19 +51,6 @@ class Logging(Logger):
 
     def access(self, resp, req, environ, request_time):
         """Note the request."""
-
-
-@pytest.fixture(autouse=True)
-def loggers(monkeypatch):
-    """Leave the loggers as they were."""
-    monkeypatch.setattr(sys, "path", sys.path[:])
-    found = [logging.getLogger(name) for name in ("aserve", ERROR, ACCESS, "")]
-    before = [(each.handlers[:], each.level, each.propagate) for each in found]
-    yield
-    for each, (handlers, level, propagate) in zip(found, before):
-        for handler in set(each.handlers) - set(handlers):
-            handler.close()
-        each.handlers[:], each.level, each.propagate = handlers, level, propagate
 
 
 def logs_of(**settings):

@@ -1,6 +1,7 @@
 """A stream's octets become an exchange, by the rules of HTTP/1.1."""
 
 import pytest
+from harness.http1 import dict_of
 from harness.http2 import request as fields_of
 from harness.http2_engine import Peer
 
@@ -24,11 +25,6 @@ def encode(fields):
     return octets
 
 
-def environ_of(exchange):
-    parts = iter(exchange.vars.split("\0"))
-    return dict(zip(parts, parts))
-
-
 def end(request, data=b""):
     """Feed the last octets."""
     request.is_ended = True
@@ -38,7 +34,7 @@ def end(request, data=b""):
 def test_without_a_body():
     """The head is the request."""
     (exchange,) = new(is_ended=True).receive(head(b"HEAD", b"/a%20b?SERVER_PROTOCOL", (b"x-a", b"b")))
-    environ = environ_of(exchange)
+    environ = dict_of(exchange)
     assert environ["SERVER_PROTOCOL"] == "HTTP/2.0" and environ["PATH_INFO"] == "/a b" and environ["HTTP_X_A"] == "b"
     assert environ["QUERY_STRING"] == "SERVER_PROTOCOL" and environ["HTTP_HOST"] == "a"
     assert exchange.form is HTTP_2 and not exchange.keep_alive and exchange.is_head and exchange.body is None
@@ -93,7 +89,7 @@ def test_refusals_have_the_status_of_http_1(args, status, limits):
     request = new(**limits)
     (exchange,) = request.receive(head(*args))
     assert exchange.refusal.status == status and exchange.form is HTTP_2
-    assert environ_of(exchange).get("REQUEST_METHOD", args[0].decode()) == args[0].decode()
+    assert dict_of(exchange).get("REQUEST_METHOD", args[0].decode()) == args[0].decode()
     assert request.receive(b"more") == [] and request.incomplete == []
 
 
@@ -125,7 +121,7 @@ def test_shared_rules_hold_for_fields(caplog):
 def test_not_over_tls():
     """A method with the name of a variable forges nothing."""
     (exchange,) = new(is_ended=True).receive(head(b"SERVER_PROTOCOL", b"/"))
-    environ = environ_of(exchange)
+    environ = dict_of(exchange)
     assert environ["REQUEST_METHOD"] == "SERVER_PROTOCOL" and environ["SERVER_PROTOCOL"] == "HTTP/2.0"
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from harness.certificates import HAS_OPENSSL
-from prometheus_client.parser import text_string_to_metric_families
+from harness.metrics import numbers_of
 
 from aserve.core.footprint import Footprint, Memory
 from aserve.core.page import Field, Process, new_page
@@ -42,12 +42,7 @@ def process(slot, state="ready", *, pid=4321, generation=1, began_at=10.0, oldes
 
 def read(observed):
     """Return the told numbers: {(name, labels...): value}."""
-    text = Exporter(observed, (), lambda: False).render().decode()
-    return {
-        (sample.name, *sorted(sample.labels.values())): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
+    return numbers_of(Exporter(observed, (), lambda: False).render())
 
 
 def test_one_process_is_worker_1(observed):

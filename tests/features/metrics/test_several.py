@@ -9,9 +9,9 @@ import types
 
 import pytest
 from harness.apps import hello
+from harness.metrics import numbers_of
 from harness.supervising import told
 from harness.waiting import wait_until
-from prometheus_client.parser import text_string_to_metric_families
 
 from aserve import Server
 from aserve._cparsers import lib
@@ -37,12 +37,7 @@ pytestmark = pytest.mark.long_on_pypy
 
 def read(one):
     """Return the told numbers: {(name, labels...): value}."""
-    text = one.several.exporter.render().decode()
-    return {
-        (sample.name, *sorted(sample.labels.values())): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
+    return numbers_of(one.several.exporter.render())
 
 
 def count(one, child, number):

@@ -6,7 +6,6 @@ import selectors
 import signal
 
 import pytest
-from harness.manager import Manager
 
 from aserve.compat.uwsgi_api.spooler import pages as spoolers
 from aserve.connections.in_flight import TABLE_BYTES
@@ -171,29 +170,27 @@ def test_code_that_hangs(supervised, execed, caplog):
 
 
 @pytest.mark.parametrize("fails", ["the fork", "the trial", "exec"])
-def test_what_systemd_is_told(supervised, execed, monkeypatch, tmp_path, fails):
+def test_what_systemd_is_told(supervised, execed, monkeypatch, manager, fails):
     """RELOADING when the trial begins; READY not before its failure, and with a status that says so."""
-    heard = Manager(tmp_path / "notify")
-    monkeypatch.setenv("NOTIFY_SOCKET", heard.address)
+    monkeypatch.setenv("NOTIFY_SOCKET", manager.address)
     one = supervised(1)
     one.start()
-    heard.wait_for("READY=1")
+    manager.wait_for("READY=1")
     if fails == "the fork":
         one.system.fork_error = OSError(11, "Resource temporarily unavailable")
     elif fails == "exec":
         execed[1].append(OSError(2, "No such file or directory"))
     one.signal(USR2)
-    reloading = heard.wait_for("RELOADING=1")
+    reloading = manager.wait_for("RELOADING=1")
     assert reloading[1].startswith("MONOTONIC_USEC=") and reloading[2] == "STATUS=reloading: SIGUSR2"
     if fails != "the fork":
-        assert sum("READY=1" in message for message in heard.hear()) == 1
+        assert sum("READY=1" in message for message in manager.hear()) == 1
         trial = trial_of(one)
         if fails == "exec":
             one.say(trial, say="ready")
         one.end(trial, status=fails == "the trial")
     one.turn()
-    assert heard.wait_for("READY=1", count=2)[-1].endswith("; SIGUSR2 has changed nothing, see the log")
-    heard.close()
+    assert manager.wait_for("READY=1", count=2)[-1].endswith("; SIGUSR2 has changed nothing, see the log")
 
 
 def test_what_cannot_be_run(supervised, execed, caplog):
