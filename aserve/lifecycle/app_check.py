@@ -14,17 +14,17 @@ from types import ModuleType
 def why_no_app(found: object, name: str) -> str:
     """Return why an object cannot be called as a WSGI app, and the remedy; "": no fault seen. `name`: the user's word for the object."""
     if not callable(found):
-        return (
-            f"{name} is {describe(found)}, which cannot be called; a WSGI app is called with (environ, start_response)"
-        )
+        is_lost = found is None and name.endswith(")")
+        need = "let the factory return the app" if is_lost else "a WSGI app is called with (environ, start_response)"
+        return f"{name} is {describe(found)}, which cannot be called; {need}"
     call = type(found).__call__
     if inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(call):
         return _asgi(name)
     if not _accepts(found, 2):
         if _accepts(found, 3):
             return _asgi(name)
-        hint = f"; is it a factory? write {name}()" if _accepts(found, 0) else ""
-        return f"{name} cannot be called with (environ, start_response){hint}"
+        arguments = "" if _accepts(found, 0) else "ARGUMENTS"
+        return f"{name} cannot be called with (environ, start_response); is it a factory? write {name}({arguments})"
     return ""
 
 

@@ -286,6 +286,10 @@ def _find(module: ModuleType, where: str, attribute: str) -> object:
     try:
         return found(*arguments, **keywords)
     except (Exception, SystemExit) as fault:
+        trace = fault.__traceback__
+        if isinstance(fault, TypeError) and trace and not trace.tb_next:  # no line of the app has run
+            remedy = "give a factory its arguments as literals, and an app no ()"
+            raise LoadError(f"{where}:{attribute} cannot be called so: {fault}; {remedy}") from None
         raise app_raised(f"{where}:{attribute}", "calling", fault) from None
 
 

@@ -35,11 +35,16 @@ def test_apps_take_two_arguments(app):
         (AsyncApp(), "app is an ASGI app"),
         (lambda scope, receive, send: None, "app is an ASGI app"),
         (lambda: hello, "is it a factory? write app()"),
-        (lambda one: one, "app cannot be called with (environ, start_response)"),
+        (lambda one: one, "app cannot be called with (environ, start_response); is it a factory? write app(ARGUMENTS)"),
     ],
 )
 def test_no_apps_are_told_with_a_remedy(found, text):
     assert text in why_no_app(found, "app")
+
+
+def test_a_factory_without_an_app_is_asked_for_it():
+    assert why_no_app(None, "make()").endswith("; let the factory return the app")
+    assert why_no_app(None, "app").endswith("; a WSGI app is called with (environ, start_response)")
 
 
 @pytest.mark.parametrize(("value", "text"), [(sys, "the module sys"), (3, "an int"), ({}, "a dict")])
