@@ -83,14 +83,19 @@ def _weight(name: str, text: str, words: Sequence[str]) -> float:
     phrases = [phrase.split() for phrase in SEARCHED.get(name, ())]
     weight = sum(100.0 * len(phrase) for phrase in phrases if {*phrase} <= {*words})
     for word in words:
-        if word in text:
-            weight += 10 + 20 * (word in name) + 10 * (word in headings) + min(1000 * text.count(word) / len(text), 9)
+        if count := _count(word, text):
+            weight += 10 + 20 * (word in name) + 10 * (_count(word, headings) > 0) + min(1000 * count / len(text), 9)
     return weight
+
+
+def _count(word: str, text: str) -> int:
+    """Return how many words of the text begin so: "sse" is not in "processes"."""
+    return len(re.findall(rf"(?<!\w){re.escape(word)}", text))
 
 
 def _line_of(text: str, words: Sequence[str]) -> str:
     """Return the first line that has most of the words."""
-    line = max(text.splitlines(), key=lambda line: sum(word in line.lower() for word in words))
+    line = max(text.splitlines(), key=lambda line: sum(_count(word, line.lower()) > 0 for word in words))
     line = _plain(line).strip("#-| ")
     return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 3]}..."
 

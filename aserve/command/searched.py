@@ -17,7 +17,7 @@ SEARCHED = {
     "deploy": ("deploy", "production", "root"),
     "development": ("reload on save", "debugger", "auto reload"),
     "embedding": ("asyncio", "fastapi"),
-    "faq": ("gevent", "server sent events", "worker timeout"),
+    "faq": ("gevent", "server sent events", "sse", "worker timeout"),
     "files": ("static files", "gzip", "compression", "mount", "prefix", "subpath", "wsgi.file_wrapper"),
     "frameworks": ("django", "flask", "pyramid", "django_settings_module", "settings of the app"),
     "health": ("health check", "healthcheck", "liveness", "readiness"),
