@@ -17,6 +17,8 @@ from werkzeug.debug import DebuggedApplication
 from ..wsgi.wrapping import named_as
 from .becoming import become_aserve, words_of
 
+RUN_FLAGS = {"-h": "--host", "-p": "--port"}  # of flask run; aserve has --help and nothing there
+
 
 def load(name: str | None) -> Any:
     """Return the app by flask's search, by the value of --app or FLASK_APP; None: in app.py or wsgi.py. With --debug the app has flask run's
@@ -30,6 +32,7 @@ def load(name: str | None) -> Any:
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
 @pass_script_info
 def command(info: ScriptInfo, reload: bool | None, flags: tuple[str, ...]) -> None:
-    """Serve the app by aserve; further flags are aserve's."""
+    """Serve the app by aserve; further flags are aserve's, and -h and -p those of flask run."""
     wants_reload = get_debug_flag() if reload is None else reload
-    become_aserve(words_of(f"aserve.contrib.flask:load({info.app_import_path!r})", wants_reload, None, flags))
+    words = [RUN_FLAGS.get(flag, flag) for flag in flags]
+    become_aserve(words_of(f"aserve.contrib.flask:load({info.app_import_path!r})", wants_reload, None, words))

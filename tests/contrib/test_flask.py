@@ -19,6 +19,7 @@ APP = "from flask import Flask\ndef create_app(name='x'):\n    return Flask(name
         (["--debug", "--app", "site_a", "aserve"], "load('site_a')", ["--reload"]),
         (["--debug", "--app", "site_a", "aserve", "--no-reload"], "load('site_a')", []),
         (["aserve"], "load(None)", []),
+        (["aserve", "-h", "::1", "-p", "81"], "load(None)", ["--host", "::1", "--port", "81"]),
     ],
 )
 def test_the_command_names_the_app_as_flask(monkeypatch, tmp_path, words, spec, more):
