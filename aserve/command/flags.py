@@ -104,13 +104,16 @@ def _join_parts(argv: Sequence[str]) -> list[str]:
 
 
 def _without_lacking(words: Sequence[str], parser: argparse.ArgumentParser) -> tuple[list[str], list[str]]:
-    """Return the words without flags whose value is missing, and a line about each: argparse ends with the first, and hides the words behind it."""
+    """Return the words without flags that lack a value, or have a needless one, and a line about each: argparse ends with the first, and hides the
+    words behind it."""
     kept, lines = [], []
     for word, following in zip(words, [*words[1:], "--"]):
         name, has_value, _ = word.partition("=")
         action = parser._option_string_actions.get(name)
         if action is None and has_value and _FLAG.match(name):
             kept.append(name)  # argparse takes an unknown flag with a space in its value for the app
+        elif action is not None and action.nargs == 0 and has_value:
+            lines.append(f"flag {name} takes no value; write {name}, or leave it out")
         elif action is None or action.nargs is not None or has_value or not _FLAG.match(following.partition("=")[0]):
             kept.append(word)
         else:

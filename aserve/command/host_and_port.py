@@ -21,7 +21,7 @@ def take_host_and_port(given: dict[str, Any], environ: Mapping[str, str]) -> Non
     Replace the two flags by their --bind: without --host it is on loopback, without --port at the variable PORT, or at 8000.
 
     Raises:
-        ConfigError: there is a --bind, too.
+        ConfigError: there is a --bind, too, or the host has a port.
     """
     host, port = given.pop("host", None), given.pop("port", None)
     if host is None and port is None:
@@ -32,6 +32,8 @@ def take_host_and_port(given: dict[str, Any], environ: Mapping[str, str]) -> Non
         )
     flags = " and ".join(flag for flag, value in (("--host", host), ("--port", port)) if value is not None)
     name = HOST if host is None else host
+    if name.count(":") == 1:
+        raise ConfigError(f"--host: {name!r} has a port; write --bind {name}")
     if ":" in name and not name.startswith("["):
         name = f"[{name}]"
     place = f"{name}:{port if port is not None else environ.get('PORT') or PORT}"

@@ -32,7 +32,7 @@ def parse_below(text: str) -> Below:
     prefix, _, what = text.partition("=")
     prefix, what = prefix.strip(), what.strip()
     if not prefix.startswith("/") or not what:
-        raise ValueError(f"{show_app(text)!r} has no path before a '='")
+        raise ValueError(f"{show_app(text)!r} is not of the form /PREFIX=...")
     prefix = prefix[:-1] if prefix.endswith("/") else prefix
     if not _PREFIX.match(prefix) or not prefix.isprintable():
         raise ValueError(f"{prefix!r} is not a path as it is when decoded, such as /static")

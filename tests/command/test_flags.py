@@ -38,6 +38,8 @@ def test_what_was_given():
         ),
         ("--threads", "flag --threads has no value; give --threads N$"),
         ("-c", "flag -c has no value; give -c FILE$"),
+        ("-p", "unknown flag -p; for Flask give --port PORT; gunicorn has it; for aserve write --pid-file$"),
+        ("--reload=true", "flag --reload takes no value; write --reload, or leave it out$"),
         ("--print-completion", "flag --print-completion has no value; give --print-completion NAME$"),
     ],
 )

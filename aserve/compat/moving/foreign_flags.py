@@ -229,11 +229,11 @@ _TABLES: dict[str, list[tuple[str, str]]] = {
             NOTHING,
         ),
     ],
-    "Flask": [("app", "the first argument is the app: `aserve module:app`"), ("debug", "`--reload`, for development")],
+    "Flask": [("p", "`--port PORT`"), ("app", "the first argument is the app: `aserve module:app`"), ("debug", "`--reload`, for development")],
     "hypercorn": [("quic-bind", "leave it out: aserve speaks HTTP/1.1, and a front server HTTP/3")],
 }  # fmt: skip
 SERVERS = {
-    server: [Row([f"--{name}" for name in names.split()], (), None, text, False) for names, text in rows]
+    server: [Row(["--"[: len(name)] + name for name in names.split()], (), None, text, False) for names, text in rows]
     for server, rows in _TABLES.items()
 }
 
