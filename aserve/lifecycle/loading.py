@@ -152,7 +152,8 @@ def _find_file(path: str) -> None:
         ) from None
     except OSError:
         pass
-    hint = f"{path}.py exists: add .py" if os.path.isfile(path + ".py") else "check the path"
+    hint = "the path is a folder: add the file" if os.path.isdir(path) else "check the path"
+    hint = f"{path}.py exists: add .py" if os.path.isfile(path + ".py") else hint
     hint = "write / between folders" if "\\" in path else hint
     raise LoadError(f"there is no file {path}; {hint}")
 
@@ -214,6 +215,8 @@ def _split(path: str) -> tuple[str, str]:
     if not name.endswith(".py"):
         return folder, name
     name = name[: -len(".py")]
+    if name == "__init__":  # the package itself: a second copy would have objects of its own
+        folder, name = os.path.split(folder)
     while os.path.isfile(os.path.join(folder, "__init__.py")):
         folder, package = os.path.split(folder)
         name = f"{package}.{name}"
@@ -334,6 +337,8 @@ def _find_default(module: ModuleType, where: str) -> object:
     for name in DEFAULT_NAMES:
         if hasattr(module, name):
             return getattr(module, name)
+    if where.endswith("gunicorn.conf.py"):
+        raise LoadError(f"{where} has settings of gunicorn; write: aserve gunicorn -c {where} module:app")
     for name in FACTORY_NAMES:
         if callable(getattr(module, name, None)):
             raise LoadError(f"neither app nor application in {_origin(module)}, but a factory: write {where}:{name}()")

@@ -25,7 +25,7 @@ def hint_for_module(name: str) -> str:
     if name in TO_SERVE:
         return f"there is no subcommand {name!r}, as aserve serves without one; write: aserve APP"
     if os.path.isfile(name):
-        return f"write ./{name} for the file"
+        return f"write --config {name}" if name.endswith(".toml") else f"write ./{name} for the file"
     parent, _, last = name.rpartition(".")
     if parent and (hasattr(sys.modules.get(parent), last)):
         return f"did you mean {parent}:{last}?"

@@ -129,6 +129,14 @@ def test_file_in_a_package_keeps_its_full_name(folder):
     assert sys.path[0] == str(folder)
 
 
+def test_the_first_file_of_a_package_is_the_package(folder):
+    """Objects of shop/__init__.py, such as a database, exist once."""
+    (folder / "mysite").mkdir()
+    (folder / "mysite/__init__.py").write_text(APP)
+    assert load_app("mysite/__init__.py") is sys.modules["mysite"].app
+    assert sys.path[0] == str(folder) and "mysite.__init__" not in sys.modules
+
+
 def test_modules_beside_the_app(folder):
     """By name, or by the path of a file; a missing one is told."""
     (folder / "jobs_a.py").write_text("NAME = 'a'\n")
@@ -243,8 +251,10 @@ def error_of_app(spec):
         ("nowhere.py", ["no file {folder}/nowhere.py", "check the path"]),
         ("proj\\\\app.py", ["no file {folder}/proj\\\\app.py", "write / between folders"]),
         ("./site_a", ["no file {folder}/site_a", "{folder}/site_a.py exists: add .py"]),
+        ("site_b/", ["no file {folder}/site_b; the path is a folder: add the file"]),
         ("./notes.txt", ["neither app nor application in notes.txt", "it defines no callable"]),
         ("notes.txt", ["no module 'notes.txt'"]),
+        ("gunicorn.conf.py", ["settings of gunicorn; write: aserve gunicorn -c gunicorn.conf.py module:app"]),
         ("site_a:ap", ["no 'ap' in site_a ({folder}/site_a.py)", "near: app"]),
         ("site_b:app", ["no 'app' in site_b ({folder}/site_b)"]),  # a package without __init__.py
         ("site_a:xyzzy", ["no 'xyzzy'", "callables there: app, make, needs_one"]),
@@ -289,6 +299,7 @@ def test_a_missing_app_is_one_line(folder, spec, parts):
         "number = 3\ndef make(): return 3\ndef needs_one(one): pass\n"
     )
     (folder / "notes.txt").write_text("")
+    (folder / "gunicorn.conf.py").write_text("def post_fork(server, worker): pass\n")
     (folder / "a-note").write_text("")
     (folder / "site_b").mkdir()
     text = str(error_of(spec))

@@ -44,6 +44,12 @@ def test_a_file_that_is_named_without_its_folder(folder, name):
     assert load_app(f"./{name}:app").__name__ == "app"
 
 
+def test_a_file_of_settings_in_place_of_the_app(folder):
+    (folder / "site.toml").touch()
+    with pytest.raises(LoadError, match=r"; write --config site\.toml$"):
+        load_app("site.toml")
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
