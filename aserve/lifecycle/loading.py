@@ -276,7 +276,7 @@ def _find(module: ModuleType, where: str, attribute: str) -> object:
         shown = show_app(attribute)
         raise LoadError(f"{shown!r} in {where}:{shown} is neither a name nor a call such as create_app()")
     arguments, keywords = _read_arguments(where, path, attribute) if is_call else ([], {})
-    attribute = show_app(attribute)  # for messages: a factory's arguments may be passwords
+    whole, attribute = show_app(f"{where}:{attribute}"), show_app(attribute)  # a factory's arguments may be passwords
     found: object = module
     for part in path.split("."):
         if not hasattr(found, part):
@@ -292,8 +292,8 @@ def _find(module: ModuleType, where: str, attribute: str) -> object:
         trace = fault.__traceback__
         if isinstance(fault, TypeError) and trace and not trace.tb_next:  # no line of the app has run
             remedy = "give a factory its arguments as literals, and an app no ()"
-            raise LoadError(f"{where}:{attribute} cannot be called so: {fault}; {remedy}") from None
-        raise app_raised(f"{where}:{attribute}", "calling", fault) from None
+            raise LoadError(f"{whole} cannot be called so: {fault}; {remedy}") from None
+        raise app_raised(whole, "calling", fault) from None
 
 
 def _read_arguments(where: str, path: str, attribute: str) -> tuple[list[object], dict[str, object]]:

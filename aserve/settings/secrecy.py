@@ -97,4 +97,6 @@ def show_place(text: str) -> str:
 def show_app(text: str) -> str:
     """Return the name of an app, or of a factory without arguments; text before the name stays."""
     name, _, arguments = text.partition("(")
+    if name == "aserve.contrib.flask:load":  # the command is `flask --app NAME aserve`
+        return "flask" if arguments == "None)" else f"flask --app {show_app(arguments[1:-2])}"
     return f"{name}({HIDDEN})" if arguments not in ("", ")") else text
