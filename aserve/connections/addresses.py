@@ -107,10 +107,10 @@ def remove_stale(bind: Bind, others: Sequence[Bind]) -> None:
     Remove the socket file of a dead server; refuse to touch anything else.
 
     Raises:
-        BindError: the path is another file, or a live server's socket.
+        BindError: the path is another file, a live server's socket, or another user's.
     """
     try:
-        is_socket = stat.S_ISSOCK(os.stat(bind.path).st_mode)
+        found = os.stat(bind.path)
     except OSError:
         if os.path.islink(bind.path):
             raise BindError(
@@ -118,20 +118,24 @@ def remove_stale(bind: Bind, others: Sequence[Bind]) -> None:
                 "the link, or give the path of the socket itself"
             ) from None
         return  # no such file; or bind() will raise the error
-    if not is_socket:
+    if not stat.S_ISSOCK(found.st_mode):
         raise BindError(
             f"cannot listen on {bind}: the file exists and is not a socket; remove it or choose another path"
         )
+    why = "another program listens on this socket; stop it or choose another path"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
-            probe.connect(bind.path)
-        except ConnectionRefusedError:
-            os.unlink(bind.path)  # proven dead: no program listens
-            return
+            try:
+                probe.connect(bind.path)
+            except ConnectionRefusedError:
+                os.unlink(bind.path)  # proven dead: no program listens
+                return
+        except PermissionError:  # to connect, or to remove the file
+            me, owner = name_user(os.geteuid()), name_user(found.st_uid)
+            why = f"the {me} may not replace this socket of the {owner}; stop its server, if there is one, and remove the file"
         except OSError:
-            pass  # a full backlog, no permission: its server may be alive
-    why = "another program listens on this socket; stop it or choose another path"
+            pass  # a full backlog: its server may be alive
     raise BindError(f"cannot listen on {bind}: {_TWICE if any(_meet(bind, other) for other in others) else why}")
 
 
