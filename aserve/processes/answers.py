@@ -12,6 +12,7 @@ import itertools
 import os
 from typing import Callable
 
+from ..core.footprint import activity_of
 from ..lifecycle.control import Answer, Caller
 from .children.channel import Message
 from .children.child import STACKS_SIGNAL, Child, State
@@ -121,8 +122,11 @@ class Answers:
 
     def _have_logged(self, caller: Caller, child: Child, why: str) -> None:
         """Have a signal make the worker write all stacks to standard error, so that no process waits for the worker."""
+        activity = activity_of(child.pid)
         if child.is_reaped:
             text = "it has ended meanwhile\n"
+        elif activity is not None and activity.is_stopped:
+            text = f"the process is stopped (SIGSTOP, or a debugger): `kill -CONT {child.pid}` lets it go on\n"
         else:
             os.kill(child.pid, STACKS_SIGNAL)
             text = f"{why}: its stacks are written to its standard error, where the log goes\n"

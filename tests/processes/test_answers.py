@@ -9,8 +9,10 @@ from harness.callers import TestCaller
 
 from aserve.connections.in_flight import InFlight
 from aserve.core.exchange import Exchange
+from aserve.core.footprint import Activity
 from aserve.core.memory_file import map_memory_file
 from aserve.core.page import Field, State
+from aserve.processes import answers
 from aserve.processes.children.child import STACKS_SIGNAL
 from aserve.settings import ConfigError
 
@@ -355,6 +357,16 @@ def test_stacks_of_one_that_hangs(ask):
     assert one["text"] == "well" and caller.is_answered
     assert two["text"].startswith("its event loop does not turn: its stacks are written to its standard error")
     assert (second.pid, STACKS_SIGNAL) in ask.one.system.signals
+
+
+def test_stacks_of_a_stopped_one(ask, monkeypatch):
+    """A stopped process writes nothing until SIGCONT: the answer says so, and no signal waits for the process."""
+    monkeypatch.setattr(answers, "activity_of", lambda pid: Activity("T", 0.0))
+    first, _ = ask.one.start()
+    caller = ask(ask="stacks", worker=1)
+    ask.one.turn(2.0)
+    assert f"`kill -CONT {first.pid}` lets it go on" in caller.read()[0]["text"] and caller.is_answered
+    assert (first.pid, STACKS_SIGNAL) not in ask.one.system.signals
 
 
 def test_stacks_of_one_that_starts(ask):
