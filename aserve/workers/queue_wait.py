@@ -45,6 +45,11 @@ class QueueWait:
         """Return for how many seconds the first job has waited, or less: by at most the time between two looks."""
         return self._look(self._jobs.copy())
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no job has been overdue for as long as a stall."""
+        return self._quiet_seconds >= LONG_STALL_SECONDS
+
     def on_second(self) -> None:
         """Look at the waiting jobs, and for a begun one; called once a second."""
         jobs, begun_count = self._jobs.copy(), self._begun_count()
@@ -52,7 +57,7 @@ class QueueWait:
         overdue = (job for job in jobs if self._known[id(job)][0] <= self._second_at)
         self.overdue = list(itertools.islice(overdue, MAX_OVERDUE))
         self._quiet_seconds = 0 if self.overdue else self._quiet_seconds + 1
-        if begun_count != self._begun_before or self._quiet_seconds >= LONG_STALL_SECONDS:
+        if begun_count != self._begun_before or self.is_quiet:
             self.stalled_seconds = 0
         elif self.overdue or self.stalled_seconds:
             self.stalled_seconds += 1

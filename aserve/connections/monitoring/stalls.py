@@ -42,5 +42,7 @@ class StallWatch:
                     stalled, waiting_count, queue.seconds(), ORDER, describe_busy()[:MAX_STACKS].rstrip(),
                 )  # fmt: skip
         elif self._incident.is_over_at_second():
-            logger.warning("queued requests start again, after %.0f s", self._seen_at - self._began_at)
+            # Clients have left, or other workers have their requests: the threads may hang on.
+            end = "no request waits for a thread any more" if queue.is_quiet else "queued requests start again"
+            logger.warning("%s, after %.0f s", end, self._seen_at - self._began_at)
             self._seen_at = 0.0
