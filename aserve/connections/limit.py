@@ -310,7 +310,7 @@ class ConnectionLimit(set[OnLoop]):
     def _log_shortage(self, why: str) -> None:
         if self._short.begins():
             logger.error(
-                "cannot accept connections: %s, with %d open; those go on, and others wait; "
-                "raise `ulimit -n`, or lower --max-connections (%d)",
-                why, self.count, self.max_count,
+                "cannot accept connections: %s, with %d of %d open; those go on, and others wait; raise `ulimit -n`, or lower "
+                "--max-connections; where few are open, the app keeps the descriptors: `ls -l /proc/%d/fd`",
+                why, self.count, self.max_count, os.getpid(),
             )  # fmt: skip

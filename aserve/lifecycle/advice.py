@@ -204,7 +204,9 @@ _THEN = "shows what holds them. If they hang, that is what to repair; if the app
 
 
 def _of_stalls(workers: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:
-    stalled = [worker for worker in workers if worker["stalled_seconds"] >= LONG_STALL_SECONDS]
+    # Of a draining worker others take the requests, and no more come.
+    concerned = (worker for worker in workers if worker["waiting"] or worker["state"] == "ready")
+    stalled = [worker for worker in concerned if worker["stalled_seconds"] >= LONG_STALL_SECONDS]
     if stalled:
         worst = max(stalled, key=lambda worker: worker["stalled_seconds"])
         who = _name(worst) if len(stalled) == 1 else f"{len(stalled)} of {len(workers)} workers"
@@ -260,8 +262,8 @@ def _of_room(worker: Mapping[str, Any], spool_files: int, config: EngineSettings
             f"{_name(worker)} has {used} of {limit} descriptors open: {ours} for connections and bodies, {used - ours} of the app and others.",
             "Raise `ulimit -n` (systemd: LimitNOFILE=), or lower --max-connections."
             if ours >= used - ours
-            else f"The app may keep what it opens: `ls -l /proc/{worker['pid']}/fd` shows what. Until that is repaired, --max-requests "
-            "replaces the worker in time.",
+            else f"The app may keep what it opens: `ls -l /proc/{worker['pid']}/fd` shows what{_cure(worker)}. Until that is repaired, "
+            "--max-requests replaces the worker in time.",
         )
     if worker["threads_lacking"]:
         yield Advice(

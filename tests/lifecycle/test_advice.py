@@ -152,7 +152,7 @@ def test_programs_that_keep_ending_are_told(found, program, text):
         (
             {"worker": {"descriptors": 1000, "connections": 5}},
             "Worker 2 has 1000 of 1024 descriptors open: 5 for connections and bodies, 995 of the app and others.",
-            "`ls -l /proc/77/fd`",
+            "`ls -l /proc/77/fd` shows what, and `aserve recycle 2` replaces the worker.",
         ),
         ({"worker": {"connections": 500}}, "Worker 2: as many connections are open as may be, 500 each.", "--max-connections"),
         (
@@ -325,13 +325,22 @@ def test_old_requests_of_several_workers_are_one_warning():
 
 def test_who_drains_is_no_failure():
     """Others serve in its place; its rest is told, by that name."""
-    hung = {**WORKER, "state": "draining", "silent_seconds": 9.0, "stalled_seconds": 12, "at": [[42.4, "GET /x"]]}
+    hung = {
+        **WORKER,
+        "state": "draining",
+        "silent_seconds": 9.0,
+        "stalled_seconds": 12,
+        "waiting": 1,
+        "at": [[42.4, "GET /x"]],
+    }
     found = advise({**WELL, "workers": [hung]}, {}, Config())
     assert [(each.text.partition(":")[0], each.is_failure) for each in found] == [
         ("Draining worker 2", False),
         ("Draining worker 2", False),
         ("Draining worker 2 has been at a request for 42 s", False),
     ]
+    moved = advise({**WELL, "workers": [{**hung, "waiting": 0}]}, {}, Config())
+    assert not any("queued" in each.text for each in moved)  # other workers have what waited
     alone = advise({**WELL, "workers": [{**hung, "slot": 0}]}, {}, Config())
     assert {each.text.partition(":")[0].partition(" has")[0] for each in alone} == {"The draining process"}
 
