@@ -43,7 +43,7 @@ class Acts:
         self._parts, self._fleet, self._children, self._crew = parts, parts.fleet, parts.children, parts.crew
         self._status, self._tally = parts.status, parts.tally
         self._manager, self._upgrade = parts.manager, parts.upgrade
-        self._told_traceback = ""
+        self._told_traceback = self._told_missing = ""
         self.start_failure: StartFailed | None = None
         self.by_do: dict[Do, Callable[[Action], None]] = {
             do: getattr(self, f"_{do.name.lower()}") for do in Do if do is not Do.START
@@ -315,5 +315,6 @@ class Acts:
             logger.error("%s: the app's traceback:\n%s", end.name, end.traceback.rstrip())
 
     def _tell_missing(self, end: End) -> None:
-        if self._crew.note_absence(end, end.why):
-            logger.error("%s; correct it; SIGHUP tries again at once", self._status.describe_serving())
+        if self._crew.note_absence(end, end.why) and (text := self._status.describe_serving()) != self._told_missing:
+            self._told_missing = text
+            logger.error("%s; correct it; SIGHUP tries again at once", text)
