@@ -28,6 +28,7 @@ from .settings import running
 # Exit status: the server has refused, or reports a fault. (No answer at all is a usage error.)
 REFUSED = 1
 ENDED = "the server ended, or was upgraded, before it answered"
+RIGHTS = "ask as root or as the server's user"
 NO_ANSWER = "what answers there is not aserve's control socket; give --control as the server was given it"
 TOP = "top"
 # A command that gets nothing for this time asks whether any question is answered, and gives up after the same time again: 5 s in all.
@@ -84,8 +85,9 @@ def _only_one(command: str) -> str:
         raise ConfigError(
             f"aserve {command}: which server? Give --control PATH, {len(found)} run here: {', '.join(found)}"
         )
-    cure = "ask as root or as the server's user, or give --control PATH, as the server was given it"
-    raise ConfigError(f"aserve {command}: no running server was found; {cure}")
+    raise ConfigError(
+        f"aserve {command}: no running server was found; {RIGHTS}, or give --control PATH, as the server was given it"
+    )
 
 
 def _ask(path: str, question: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -101,7 +103,8 @@ def _call(path: str, question: dict[str, Any]) -> socket.socket:
         sock.sendall(json.dumps(question).encode() + b"\n")
     except OSError as exc:
         sock.close()
-        raise ConfigError(f"no server answers at {path!r} ({exc.strerror}); is it running, with --control?") from None
+        cure = RIGHTS if isinstance(exc, PermissionError) else "is it running, with --control?"
+        raise ConfigError(f"no server answers at {path!r} ({exc.strerror}); {cure}") from None
     return sock
 
 

@@ -324,6 +324,19 @@ def test_mistakes_are_one_line_each(tmp_path, monkeypatch):
         run_command(["workers", "many", "--control", "x"], {}, pytest.fail)
 
 
+def test_a_socket_of_another_user_names_the_users_who_may_ask(tmp_path):
+    """The server runs: to look for the server would not help."""
+    if os.geteuid():
+        pytest.skip("needs root, to become another user")
+    os.chmod(tmp_path, 0o700)
+    os.seteuid(54321)
+    try:
+        with pytest.raises(ConfigError, match=r"\(Permission denied\); ask as root or as the server's user"):
+            run_command(["status", "--control", str(tmp_path / "s")], {}, pytest.fail)
+    finally:
+        os.seteuid(0)
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [(0, "0 s"), (42.9, "42 s"), (200, "3 min 20 s"), (3600, "1 h 0 min"), (18120, "5 h 2 min"), (90061, "1 d 1 h")],
