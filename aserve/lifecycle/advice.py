@@ -1,7 +1,7 @@
 """The warnings of the status page, and of `aserve status`, each with a cure.
 
 Owns:     advise; add_warnings.
-Thread:   any; pure.
+Thread:   any; pure, but for the files of certificates.
 Not here: the numbers (features/metrics/history.py, status.py), their display (page.html), warnings about an option (EngineSettings.advise).
 
 Each warning says the fault, with a number, and then the cure. A state without work for an operator is no warning.
@@ -17,6 +17,7 @@ from ..connections.server_budgets import default_spool_files
 from ..core.errors import DONE
 from ..core.named_tuple import NamedTuple
 from ..settings import EngineSettings, show_bytes
+from ..tls.certificates import warn_of_files
 from ..workers.queue_wait import LONG_STALL_SECONDS
 
 # Guesses: a state that is over before an operator can read of it is no warning.
@@ -28,6 +29,7 @@ LONG_PAUSE_SECONDS = 1.6  # before the next start of a program: reached after th
 CALM_SECONDS = 30.0  # until ends are forgotten
 NEAR = 0.9  # of a limit
 LEFT_DESCRIPTORS = 2  # with no more, no client is accepted, or not for long: logging has freed these
+NEW_CERTIFICATE = "A valid one in its place is served within two seconds; with --https the log says why none comes."
 FAILED_SHARE = 0.05  # of the responses of a minute
 FAILED_COUNT = 10  # fewer are no trend
 
@@ -56,6 +58,7 @@ def advise(status: Mapping[str, Any], spool_files: Mapping[int, int], config: En
         *_of_accepting(workers, status.get("listening", ())),
         *(warning for program in status.get("attached", ()) for warning in _of_attached(program)),
         *(Advice(text, do) for text, do in config.advise(status)),
+        *(Advice(f"T{text[1:]}.", NEW_CERTIFICATE) for text in warn_of_files(config)),
         *(warning for worker in workers for warning in _of_loop(worker)),
         *_of_starts(status.get("slow_starts", ())),
         *_of_stalls(workers),

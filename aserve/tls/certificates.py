@@ -10,12 +10,13 @@ Not here: octets (connections/accepting/tls_transport.py), a client's wishes (cl
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
 import re
 import ssl
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Callable, NoReturn, Optional
 
@@ -374,3 +375,14 @@ def load_certificates(
     found = [tls for tls in map(config.tls_settings, config.tls_binds) if tls.certificate not in without]
     kept = [[text for text in tls.sni if split_sni(text)[1] not in without] for tls in found]
     return Certificates((tls._replace(sni=tuple(sni)) for tls, sni in zip(found, kept)), protocols)
+
+
+def warn_of_files(config: EngineSettings) -> Iterator[str]:
+    """Return a warning for each certificate of the https binds that is not valid now, as the files are now; leave out what cannot be read."""
+    from .validity import warn_of_dates
+
+    paths = [path for tls in map(config.tls_settings, config.tls_binds) for _, path, _ in _files_of(tls)]
+    for path in dict.fromkeys(paths):
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            if first := PEM_CERTIFICATE.search(file.read()):
+                yield from warn_of_dates(path, first[1])

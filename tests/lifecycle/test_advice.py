@@ -323,6 +323,17 @@ def test_old_requests_of_several_workers_are_one_warning():
     assert only.text == told and "`aserve recycle 2`" in only.do
 
 
+def test_a_certificate_that_clients_refuse(found, authority):
+    """An ended certificate is told, with the file; a file without a certificate, and a valid certificate, are not."""
+    ended, valid, gone, empty = (authority.issue("a.example", days=days) for days in (-1, 9, 9, 9))
+    gone.certificate.unlink()
+    empty.certificate.write_text("")
+    sni = [f"{name}.example={one.certificate}:{one.key}" for name, one in (("b", valid), ("c", gone), ("d", empty))]
+    config = {"bind": "https://:1", "certificate": str(ended.certificate), "key": str(ended.key), "sni": sni}
+    ((text, do),) = found(config=config)
+    assert text.startswith(f"The certificate {ended.certificate} expired on") and do == module.NEW_CERTIFICATE
+
+
 def test_who_drains_is_no_failure():
     """Others serve in its place; its rest is told, by that name."""
     hung = {
