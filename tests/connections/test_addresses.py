@@ -127,7 +127,9 @@ def test_a_socket_of_another_user(tmp_path, mode):
         os.chmod(folder, 0o755)
     os.seteuid(54321)
     try:
-        with pytest.raises(BindError, match="the user 54321 may not replace this socket of the user root; stop its server"):
+        with pytest.raises(
+            BindError, match="the user 54321 may not replace this socket of the user root; stop its server"
+        ):
             remove_stale(parse_bind(f"unix:{path}"), [])
     finally:
         os.seteuid(0)

@@ -170,7 +170,12 @@ def test_the_lane_has_no_descriptors(limit, caplog):
     lane.pause_counts = (0, 2)
     limit.on_second()
     (line,) = lines(caplog)
-    assert "Too many open files" in line and "ulimit -n" in line and "2 of 3 open" in line and f"/proc/{os.getpid()}/fd" in line
+    assert (
+        "Too many open files" in line
+        and "ulimit -n" in line
+        and "2 of 3 open" in line
+        and f"/proc/{os.getpid()}/fd" in line
+    )
     limit.on_second()
     (line,) = lines(caplog)
     assert "descriptors are free again" in line
