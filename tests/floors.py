@@ -6,8 +6,6 @@ What is missing where it is not 100 is only met end to end (tests/e2e, where cov
 signals and the command's process; in workers/interrupt.py what only PyPy runs.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import pathlib

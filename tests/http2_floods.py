@@ -5,8 +5,6 @@ again and again.  For each, it prints what was sent, how often the connection en
 other client saw.  Loopback only; stops by itself.
 """
 
-from __future__ import annotations
-
 import pathlib
 import subprocess
 import sys

@@ -10,8 +10,6 @@ are flags for the server, which runs on the interpreter that runs this. Loopback
 for no such reason.
 """
 
-from __future__ import annotations
-
 import argparse
 import concurrent.futures
 import contextlib

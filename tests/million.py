@@ -8,8 +8,6 @@ arguments are flags for it. --save writes benchmarks/results/million-INTERPRETER
 result as JSON.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import pathlib

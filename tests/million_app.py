@@ -1,7 +1,5 @@
 """The server of tests/million.py: the soak's app, an RPC function, and how many requests C has served."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -4,8 +4,6 @@ The command runs with two workers, and sys.setprofile notes each function of the
 SIGHUP until the reload is done and both old workers have ended.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

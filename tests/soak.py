@@ -7,8 +7,6 @@ arguments are flags for it.  --save writes benchmarks/results/soak-INTERPRETER.j
 for --threads 0.  Loopback only; stops by itself; the last line is the result as JSON.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import pathlib

@@ -1,7 +1,5 @@
 """The fault-injecting client finds what a wrong server does, and nothing at a right one; its requests are bounded and repeatable."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """The demo app: a page for people, the environ for programs, and an echo."""
 
-from __future__ import annotations
-
 import html
 import html.parser
 import io

@@ -1,7 +1,5 @@
 """The pages for people: all targets exist."""
 
-from __future__ import annotations
-
 import ast
 import io
 import json

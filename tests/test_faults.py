@@ -1,7 +1,5 @@
 """The guards of the tests themselves: what nobody has handled fails the test that runs, and says where it was."""
 
-from __future__ import annotations
-
 import pathlib
 import re
 import subprocess

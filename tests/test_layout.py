@@ -3,8 +3,6 @@
 The table of rooms is the plan itself. When the code teaches better, change the table, with the reason in the commit.
 """
 
-from __future__ import annotations
-
 import ast
 import pathlib
 import re

@@ -1,7 +1,5 @@
 """The builds for each interpreter, and the interpreters named."""
 
-from __future__ import annotations
-
 import pathlib
 import re
 import runpy

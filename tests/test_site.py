@@ -1,7 +1,5 @@
 """The documentation as a site: it is built without a warning, its menu folds, and its search finds what people type."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import http.server

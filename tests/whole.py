@@ -7,8 +7,6 @@ this commit is told. With files that are not committed every step runs. The exit
 N times, one round after another.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -4,8 +4,6 @@ At the limit the command gets SIGTERM, and SIGKILL a minute later. Once the comm
 started and not ended. On Linux no process escapes by a session of its own: this program becomes the parent of each whose parent has ended.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import glob

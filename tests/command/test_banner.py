@@ -1,7 +1,5 @@
 """The command's own words; --version and --check are tested with the command, in test_cli.py."""
 
-from __future__ import annotations
-
 import io
 import re
 import sys

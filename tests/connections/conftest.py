@@ -1,7 +1,5 @@
 """Fixtures of the tests of connections."""
 
-from __future__ import annotations
-
 import logging
 import socket
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A process's requests, as others read them."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import time

@@ -1,7 +1,5 @@
 """One process's place on the load board, as used by the server and the lane."""
 
-from __future__ import annotations
-
 import array
 import mmap
 

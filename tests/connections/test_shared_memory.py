@@ -1,7 +1,5 @@
 """Memory shared by processes is found by C, and outlives nothing."""
 
-from __future__ import annotations
-
 import gc
 import mmap
 from typing import Any

@@ -1,7 +1,5 @@
 """aserve.h and the compiled module: each result code has its status and text, each name its type."""
 
-from __future__ import annotations
-
 import ast
 import pathlib
 import re

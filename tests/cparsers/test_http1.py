@@ -1,7 +1,5 @@
 """http1_parse_head: its readings and refusals; no limit changes them; splits: test_heads.py."""
 
-from __future__ import annotations
-
 import pytest
 
 TCHARS = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

@@ -1,7 +1,5 @@
 """A request's name for a reader after a crash."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve._cparsers import ffi, lib

@@ -1,7 +1,5 @@
 """known_parse_head: the answer of http1_parse_head, or none; the kept sections."""
 
-from __future__ import annotations
-
 import pytest
 from harness.lanes import GET, Lane
 

@@ -1,7 +1,5 @@
 """Many connections in few calls: waiting, replying, sweeping, the end (see also test_lane_read.py, test_lane_accept.py)."""
 
-from __future__ import annotations
-
 import os
 import select
 import socket

@@ -1,7 +1,5 @@
 """Connections that enter the lane: accepted by the batch, kept waiting at the limits, taken back."""
 
-from __future__ import annotations
-
 import os
 import resource
 import socket

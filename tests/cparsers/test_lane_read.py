@@ -1,7 +1,5 @@
 """A connection's octets: whole requests, bodies in parts, and those that leave the lane."""
 
-from __future__ import annotations
-
 import os
 import select
 import socket

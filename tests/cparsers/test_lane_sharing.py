@@ -1,7 +1,5 @@
 """A lane on a listener shared with more processes: connections left to them, and words on the board."""
 
-from __future__ import annotations
-
 import os
 import select
 import socket

@@ -3,8 +3,6 @@
 Longer runs are beside the suite: the fuzzers, and the lane under the thread sanitizer (.ci/beside).
 """
 
-from __future__ import annotations
-
 import pathlib
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The vars block: field names become CGI variables, in a buffer never overrun."""
 
-from __future__ import annotations
-
 import pytest
 
 from aserve._cparsers import ffi, lib

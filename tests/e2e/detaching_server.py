@@ -4,8 +4,6 @@
 "end"; each order, and the start, is answered by a line of JSON on standard output.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

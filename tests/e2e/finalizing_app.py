@@ -1,7 +1,5 @@
 """An app whose garbage calls its requests' start_response, write() and early hints, wherever the collector runs: tests/e2e/test_finalizers.py."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import sys

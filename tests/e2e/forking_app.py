@@ -1,7 +1,5 @@
 """An app that starts processes; each path is one way, and answers with the outcome."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import faulthandler
 import multiprocessing

@@ -1,7 +1,5 @@
 """Apps of the frameworks in test_frameworks.py."""
 
-from __future__ import annotations
-
 import io
 import urllib.parse
 from typing import Any

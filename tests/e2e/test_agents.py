@@ -3,8 +3,6 @@
 `make agents` installs them in an environment of their own, and runs this; elsewhere the tests are skipped. docs/agents.md shows the results.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

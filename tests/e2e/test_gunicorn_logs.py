@@ -1,7 +1,5 @@
 """gunicorn's settings of logging, unchanged and without gunicorn: `logger_class`, `logconfig_dict`, `errorlog`, `syslog`."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 

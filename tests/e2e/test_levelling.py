@@ -1,7 +1,5 @@
 """Kept connections at rest go to less loaded workers, and their clients notice nothing."""
 
-from __future__ import annotations
-
 import functools
 import os
 import signal

@@ -1,7 +1,5 @@
 """`cheaper`: more workers start while all are busy, on aserve as on uWSGI, with the same file; and the effect of a reload on their number."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Processes that share a listener each get their part of the clients, whatever the clients do."""
 
-from __future__ import annotations
-
 import collections
 import socket
 import threading

@@ -3,8 +3,6 @@
 Over TCP, or each way of `make storm`, while clients ask without a break; see harness/storm.py.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pathlib

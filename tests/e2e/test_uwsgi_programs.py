@@ -1,7 +1,5 @@
 """Small programs that import uwsgi, in the manner of real ones: with one ini file they do the same on aserve as on an installed uWSGI."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 import shutil

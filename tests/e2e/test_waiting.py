@@ -1,7 +1,5 @@
 """Requests do not wait for a busy worker while another is free, nor are they lost with an ending worker."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

@@ -1,7 +1,5 @@
 """The shared parts of the tests with Hypothesis."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import random

@@ -4,8 +4,6 @@ A few examples of each property, the same ones every time; with FUZZ_SECONDS=60 
 time allows for each protocol, from a seed that is shown, and that FUZZ_SEED repeats.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

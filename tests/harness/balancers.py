@@ -2,8 +2,6 @@
 requests. Addresses are changed; where a test waits for a time-out, the time, too.
 """
 
-from __future__ import annotations
-
 import pathlib
 import re
 import sys

@@ -1,7 +1,5 @@
 """Modules outside of packages, for tests; modules of benchmarks/ find one another beside them."""
 
-from __future__ import annotations
-
 import importlib.util
 import pathlib
 import sys

@@ -1,7 +1,5 @@
 """A headless Chromium, led by the DevTools protocol over a pipe: nothing to install, no port."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A caller of a control socket, beside a server whose loop the test turns."""
 
-from __future__ import annotations
-
 import json
 import socket
 from typing import Any

@@ -1,7 +1,5 @@
 """Call a WSGI app as a server does, without one."""
 
-from __future__ import annotations
-
 import io
 from typing import Any, NamedTuple
 

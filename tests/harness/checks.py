@@ -3,8 +3,6 @@
 Each is a fork of this process, which has imported aserve once: a hundred commands take some seconds.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Combinations of a test: all in the whole suite, each value once in the brief run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

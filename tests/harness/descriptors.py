@@ -1,7 +1,5 @@
 """The open descriptors of this process, beside those of other code in it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Owns: the faults of a list of names, beside the files known to git. Not here: bu
 (tests/release.py).
 """
 
-from __future__ import annotations
-
 import pathlib
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Ends of requests, as core/ends.py keeps them."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One request's vars for both makers of environs: native/environ.c, and its twin in Python."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """A server's extensions, for tests that look into one."""
 
-from __future__ import annotations
-
 import types
 from typing import Any, TypeVar
 

@@ -9,8 +9,6 @@ A test that provokes one on purpose says so: `@pytest.mark.provokes("a worker fa
 in __del__ and in callbacks from C are warnings of pytest, and so errors already.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import traceback

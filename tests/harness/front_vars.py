@@ -1,7 +1,5 @@
 """The vars of front servers, in the parsers' order."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 

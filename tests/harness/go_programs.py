@@ -1,7 +1,5 @@
 """Programs in Go for tests: `.ci/go` builds those of tests/go."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 

@@ -1,7 +1,5 @@
 """Processes stopped by a test for a while."""
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -1,7 +1,5 @@
 """HPACK in C (cparsers/hpack.h), without the frames around it."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """A client of Frames, octet by octet: sent octets become events, and received ones are read as frames."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from aserve.protocols.http2 import Event, FoundEvents, Frames

@@ -1,7 +1,5 @@
 """Frames of HTTP/2 as octets, also such as no library makes (RFC 9113 sections 4 and 6)."""
 
-from __future__ import annotations
-
 import functools
 import struct
 

@@ -1,7 +1,5 @@
 """A client of HTTP/2 with always several requests under way on one connection, and a count of lost ones."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import ssl

@@ -1,7 +1,5 @@
 """The features and event loops of the running interpreter."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import shutil

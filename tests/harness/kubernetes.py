@@ -4,8 +4,6 @@ The classes are lightkube-models', made from Kubernetes' own OpenAPI. They impor
 interpreters: so its three names are ours here.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import sys

@@ -1,7 +1,5 @@
 """Clients that send requests all the time, while the server is changed: the answered ones, their server, and the ends of the rest."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import socket

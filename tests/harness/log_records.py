@@ -1,7 +1,5 @@
 """A request in the access log's form, with literals, and a format's text for it."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -3,8 +3,6 @@
 A run is as long as MAYHEM_SECONDS, and as random as MAYHEM_SEED.
 """
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import os

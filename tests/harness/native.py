@@ -1,7 +1,5 @@
 """Tests of plain requests in C and in Python; and the default of --native in all tests, changed by ASERVE_NATIVE (`make test-native-off`)."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """The place of a call: a new thread, or this one."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any, Callable
 

@@ -1,7 +1,5 @@
 """Plain requests (native/README.md), and the servers that answer them in C and in Python."""
 
-from __future__ import annotations
-
 import re
 import socket
 from typing import Any

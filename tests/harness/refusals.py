@@ -1,7 +1,5 @@
 """Shared parts of the tests of settings."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -5,8 +5,6 @@
 tells the clause's demand and our act. docs/make_conformance.py reads the arguments out of the source, so they are literals.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -4,8 +4,6 @@ A test that halts a worker writes there when its event loop has last ticked: so 
 duration.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import time

@@ -1,7 +1,5 @@
 """Requests in a front server's form, by uwsgi or SCGI, and their responses."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Lines for a target of a log."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A shell in a folder with the pages' apps, files and folders; their ports and paths become a test's."""
 
-from __future__ import annotations
-
 import getpass
 import grp
 import json

@@ -1,7 +1,5 @@
 """An app that does a request's bidding with the module `uwsgi`, and notes runs of timers and signals."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from .client import fetch_once

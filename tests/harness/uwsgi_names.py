@@ -1,7 +1,5 @@
 """Asks the real uWSGI for the names of its module."""
 
-from __future__ import annotations
-
 import pathlib
 import shutil
 import subprocess

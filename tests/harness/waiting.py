@@ -1,7 +1,5 @@
 """Waiting for states that cannot be awaited: looked at often, and not for ever."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """A command with --workers, in its own processes: its supervisor, its workers, and an app that can change."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pathlib

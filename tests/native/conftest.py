@@ -1,7 +1,5 @@
 """The fixtures of the tests of native/: each part against the twin in Python."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """C's environ is the twin's, or there is none: any vars, asked again and again, for any base."""
 
-from __future__ import annotations
-
 import pathlib
 import sys
 from typing import Any

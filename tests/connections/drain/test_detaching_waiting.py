@@ -1,7 +1,5 @@
 """Requests that wait for a thread leave one server with their connections, and another answers."""
 
-from __future__ import annotations
-
 import errno
 import json
 import mmap

@@ -1,7 +1,5 @@
 """Connections of HTTP/2 in the lane: which requests stay there, and what becomes of those that do not."""
 
-from __future__ import annotations
-
 import contextlib
 import ssl
 

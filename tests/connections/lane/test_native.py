@@ -1,7 +1,5 @@
 """Plain requests in C beside the Python twin: the same octets, whichever way a request takes."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

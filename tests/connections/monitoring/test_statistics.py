@@ -1,7 +1,5 @@
 """A server's own numbers: each is brought about by clients and apps."""
 
-from __future__ import annotations
-
 import pathlib
 import threading
 import time

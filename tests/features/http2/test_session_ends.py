@@ -1,7 +1,5 @@
 """The end of a connection of HTTP/2: idleness, a drain, floods, and rule-breaking clients."""
 
-from __future__ import annotations
-
 import pytest
 from h2.errors import ErrorCodes
 from harness.http2 import Client, request

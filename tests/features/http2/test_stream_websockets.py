@@ -1,7 +1,5 @@
 """WebSockets on streams (RFC 8441): the app has a socket as over HTTP/1.1, and knows nothing of frames."""
 
-from __future__ import annotations
-
 import contextlib
 import ssl
 

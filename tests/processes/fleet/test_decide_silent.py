@@ -1,7 +1,5 @@
 """Due acts while a worker hangs, is stopped, or imports for ever: no decision costs a sound worker, and none waits without an end."""
 
-from __future__ import annotations
-
 import pytest
 from harness.fleets import DRAINING, KILLED, READY, STARTING, World, dos, newest, serving
 
