@@ -171,7 +171,6 @@ def loop_kinds_of(item: Any) -> list[str]:
 if hasattr(pytest_asyncio.plugin, "PytestAsyncioSpecs"):
 
     def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-        """Name the loops for pytest-asyncio."""
         return {kind: functools.partial(new_loop, kind) for kind in loop_kinds_of(item)}
 
 else:  # before 1.4; 1.2 is the last for Python 3.9: by a policy
@@ -314,7 +313,6 @@ else:
 
 
 def name_of(way: Way) -> str:
-    """Return the name for pytest."""
     return "-".join(map(str, way[:-1] if way.wire == "http/1.1" else way)).replace("/", "")
 
 
@@ -359,7 +357,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Return the authority of the tests."""
     if not HAS_OPENSSL:
         pytest.skip("openssl is not installed")
     return Authority(tmp_path_factory.mktemp("authority"))

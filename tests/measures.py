@@ -91,7 +91,6 @@ def fan_out() -> int:
 
 
 def classes() -> Iterator[ast.ClassDef]:
-    """Yield every class."""
     for name in MODULES:
         yield from (node for node in ast.walk(tree_of(name)) if isinstance(node, ast.ClassDef))
 

@@ -199,7 +199,6 @@ def _lua(octets: bytes) -> str:
 
 
 def run(requests: int, flags: list[str], folder: pathlib.Path) -> dict[str, Any]:
-    """Run it; return the result."""
     app = f"{pathlib.Path(__file__).parent / 'million_app.py'}:app"
     server = ServerProcess([app, *FLAGS, *flags], folder, ENVIRONMENT)
     started = time.monotonic()

@@ -103,14 +103,12 @@ class Mutant(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self._name, self._path, self._tree = f"aserve.{module.replace('/', '.')}", PACKAGE / f"{module}.py", tree
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
-        """See MetaPathFinder."""
         return importlib.util.spec_from_file_location(name, self._path, loader=self) if name == self._name else None
 
     def create_module(self, spec: object) -> None:
         """See Loader: the usual one."""
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """See Loader."""
         exec(compile(ast.fix_missing_locations(self._tree), str(self._path), "exec"), module.__dict__)
 
 

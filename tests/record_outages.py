@@ -131,7 +131,6 @@ def refuse_reload(recorder: Recorder) -> None:
 
 
 def go(recorder: Recorder) -> None:
-    """Kill all of it."""
     recorder.site.end()
 
 

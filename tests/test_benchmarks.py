@@ -30,7 +30,6 @@ def facts(implementation="CPython", build="Debian's", is_optimised=True):
 
 
 def pair(aserve=None, peer=None):
-    """Return a pair of environments."""
     python = pathlib.Path("python")
     return servers.Pair(python, python, aserve or facts(), peer or facts())
 
@@ -242,7 +241,6 @@ def one_set(rates, **changes):
 
 
 def one_file(bench="serve", **changes):
-    """Return a file of results."""
     return {"bench": bench, "date": "2026-11-22", "commit": "abc", "machine": MACHINE, "targets": [], **changes}
 
 

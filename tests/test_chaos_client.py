@@ -21,7 +21,6 @@ class WrongServer:
         self._times: dict[str, int] = {}
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection."""
         try:
             for _ in range(self._limit):
                 if not await self._answer(reader, writer):

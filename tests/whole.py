@@ -50,7 +50,6 @@ def parts_of(tests: pathlib.Path) -> Iterator[tuple[str, list[pathlib.Path]]]:
 
 
 def steps_of(venvs: Sequence[str], rounds: int, tests: pathlib.Path = TESTS) -> list[Step]:
-    """Return all steps, in their order."""
     return [
         Step(number, venv, name, tuple(str(path.relative_to(tests.parent)) for path in paths))
         for number in range(1, rounds + 1)

@@ -15,7 +15,6 @@ BASE = build_base_environ("a", "80", server_software="s", multithread=True, file
 
 
 def exchange_of(vars, **attributes):
-    """Return an exchange with these vars."""
     exchange = Exchange("\0".join(text for pair in vars.items() for text in pair), len(vars))
     exchange.connection = FakeConnection(BASE)
     for name, value in attributes.items():
@@ -116,7 +115,6 @@ def asked(new):
 
 
 def bodies_of(octets):
-    """Return the bodies of these responses."""
     found = []
     while octets:
         _, fields, rest = parse(octets)

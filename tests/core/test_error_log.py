@@ -23,7 +23,6 @@ class Reader:
         monkeypatch.setattr(sys, "stderr", self.stream)
 
     def read(self):
-        """Return what there is."""
         found = b""
         while True:
             try:

@@ -430,7 +430,6 @@ def test_where_nothing_can_take_their_place(watched, monkeypatch):
 
 
 def is_open(fd):
-    """Whether this is a descriptor."""
     try:
         os.fstat(fd)
     except OSError:

@@ -20,12 +20,10 @@ class Ours(named_tuple.NamedTuple):
 
     @property
     def sum(self) -> int:
-        """Return the sum of both."""
         return self.x + self.y
 
     @classmethod
     def origin(cls) -> Ours:
-        """Return the one in the middle."""
         return cls(0)
 
     def __str__(self) -> str:

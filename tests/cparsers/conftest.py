@@ -119,7 +119,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def read_pairs(vars_block: Any, head: Any) -> list[list[str]]:
-    """Return the pairs in a vars block."""
     if head.nvars == 0:
         assert head.vars_len == 0
         return []
@@ -238,31 +237,26 @@ def parse_scgi(
 
 @pytest.fixture
 def parse_head():
-    """Return `parse`."""
     return parse
 
 
 @pytest.fixture
 def decode_chunked():
-    """Return `decode`."""
     return decode
 
 
 @pytest.fixture
 def parse_packet():
-    """Return `parse_uwsgi`."""
     return parse_uwsgi
 
 
 @pytest.fixture
 def parse_request():
-    """Return `parse_scgi`."""
     return parse_scgi
 
 
 @pytest.fixture
 def load_corpus():
-    """Return `load`."""
     return load
 
 

@@ -320,7 +320,6 @@ def with_head(body: bytes) -> bytes:
 
 
 def requests(load_corpus: Callable[[str], dict[str, Any]]) -> list[bytes]:
-    """Return the whole corpus as requests."""
     heads = [*load_corpus("http1/accept").values(), *load_corpus("http1/reject").values()]
     bodies = [*load_corpus("chunked/accept").values(), *load_corpus("chunked/reject").values()]
     return [case.raw for case in heads] + [with_head(case.raw) for case in bodies]

@@ -27,7 +27,6 @@ class Secure:
         self.lane, self.client, self.sock, self.fd = lane, client, sock, fd
 
     def records(self, octets):
-        """Return records with these octets."""
         self.client.session.write(octets)
         return self.client.outgoing.read()
 
@@ -52,7 +51,6 @@ class Secure:
         return octets
 
     def arrival(self):
-        """Return the next arrival."""
         return self.lane.poll_one()
 
     def settle(self):

@@ -156,12 +156,10 @@ class Returned(Exception):
 
 
 def fork_and_return() -> object:
-    """Return in both."""
     return _fork(lambda: None)
 
 
 def fork_and_raise() -> object:
-    """Raise in the child."""
     return _fork(lambda: {}["a failure of the child's"])
 
 
@@ -181,7 +179,6 @@ def fork_and_os_exit() -> object:
 
 
 def fork_and_kill() -> object:
-    """Kill the child."""
     return _fork(lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 

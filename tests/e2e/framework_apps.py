@@ -55,19 +55,16 @@ def create_cherrypy() -> Any:
 
         @cherrypy.expose
         def index(self) -> str:
-            """Return a page."""
             return "Hello from CherryPy"
 
         @cherrypy.expose
         @cherrypy.tools.json_in()
         @cherrypy.tools.json_out()
         def json(self) -> Any:
-            """Return the posted JSON."""
             return {"got": cherrypy.request.json}
 
         @cherrypy.expose
         def upload(self, file: Any) -> str:
-            """Return the size of an upload."""
             return f"{file.filename} {len(file.file.read())}"
 
         @cherrypy.expose

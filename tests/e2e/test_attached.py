@@ -61,7 +61,6 @@ class Programs:
         (folder / "program.py").write_text(PROGRAM)
 
     def command(self, *arguments):
-        """Return the command of a program."""
         return " ".join([sys.executable, "-I", str(self.folder / "program.py"), *arguments])
 
     def pids(self):

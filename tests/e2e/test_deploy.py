@@ -35,7 +35,6 @@ ANALYZE = shutil.which("systemd-analyze")
 
 
 def blocks(language, text=TEXT):
-    """Return the blocks of the pages in this language."""
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
 
 

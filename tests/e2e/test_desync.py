@@ -25,7 +25,6 @@ QUIET_SECONDS = 0.03
 
 
 def receive_answers(client, expected):
-    """Receive the answers expected by the file."""
     methods = [method for method, _, _ in expected["seen"]] + [""] * len(expected["answers"])
     for answer, method in zip(expected["answers"], methods):
         if answer == "cut":

@@ -82,8 +82,6 @@ def ask(process, accept="*/*"):
 
 
 def wait_for_text(process, part, accept="*/*"):
-    """Wait for an answer with this part; return the answer."""
-
     def look():
         status, text = ask(process, accept)
         return (status, text) if part in text else None

@@ -119,7 +119,6 @@ class OnlyRead:
         self._file = io.BytesIO(CONTENT[:100])
 
     def read(self, size):
-        """Read."""
         return self._file.read(size)
 
 
@@ -127,7 +126,6 @@ class Rot256(io.FileIO):
     """A regular file whose read() differs from its octets."""
 
     def read(self, size=-1):
-        """Read, inverted."""
         return bytes(255 - octet for octet in super().read(size))
 
 

@@ -72,7 +72,6 @@ def start(tmp_path):
 
 
 def ask(process, *targets):
-    """Ask for these."""
     for target in targets:
         client = RawClient(process.address)
         client.fetch(target, "Connection: close")

@@ -16,7 +16,6 @@ def path_app(environ, start_response):
 
 
 def get(path, *fields):
-    """Return the octets of a GET."""
     return "\r\n".join([f"GET {path} HTTP/1.1", "Host: test", *fields, "", ""]).encode()
 
 

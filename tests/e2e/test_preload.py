@@ -80,7 +80,6 @@ def ask(process):
 
 
 def answers(process, pids, wait_until):
-    """Return an answer of each of these workers."""
     found = {}
 
     def look():

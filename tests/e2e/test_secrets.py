@@ -93,7 +93,6 @@ REFUSED = (
 
 
 def settings(app: pathlib.Path) -> list[str]:
-    """Return settings with a secret each, and the APP."""
     pairs = {
         "--env": "PASSWORD=hunter2-env",
         "--attach": "sh -c 'exec sleep 60 # hunter2-attach'",
@@ -137,7 +136,6 @@ def found_in(text: str) -> set[str]:
 
 
 def exchange(address, octets: str) -> str:
-    """Return the answer to these octets."""
     with socket.create_connection(address, 30) as client, contextlib.suppress(ConnectionError):
         client.sendall(octets.encode("latin-1"))
         client.shutdown(socket.SHUT_WR)

@@ -93,7 +93,6 @@ def place():
 
 @pytest.fixture
 def terminal(place):
-    """A shell in it."""
     made = Terminal(place)
     yield made
     made.close()

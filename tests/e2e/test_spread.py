@@ -47,7 +47,6 @@ def share(tmp_path: Any) -> Iterator[Callable[..., SharingServers]]:
 
 
 def connect(servers: SharingServers) -> socket.socket:
-    """Return a connection."""
     client = socket.socket(socket.AF_UNIX if isinstance(servers.address, str) else socket.AF_INET)
     client.settimeout(PATIENCE_SECONDS)
     client.connect(servers.address)

@@ -55,7 +55,6 @@ def asking(address, target, method="GET", **headers):
 
 
 def next_event(response):
-    """Return the next event of a stream."""
     while True:
         line = response.readline()
         assert line, "the stream has ended"

@@ -34,7 +34,6 @@ def app(environ, start_response):
 
 @pytest.fixture
 def spans(monkeypatch):
-    """The ended spans."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)

@@ -310,7 +310,6 @@ class UWSGI:
 
 
 def write(folder: pathlib.Path, program: Program, bind: str) -> None:
-    """Write the files of a program."""
     (folder / "jobs").mkdir()
     (folder / "program.py").write_text(BEGIN + program.source + END)
     (folder / "mule.py").write_text(program.file)

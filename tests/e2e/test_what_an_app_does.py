@@ -84,7 +84,6 @@ class Doing:
         self.server = start_process(app, *MODES[mode], "--access-log", "-", "--access-log-copy", "log")
 
     def ask(self, path="/", status=200):
-        """Ask for a path; return the body."""
         reply = self._raw_client(self.server).fetch(path)
         assert reply.status == status
         return reply.body.decode()

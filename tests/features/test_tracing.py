@@ -49,7 +49,6 @@ class Served:
 
     @property
     def spans(self):
-        """The ended spans."""
         return self._exporter.get_finished_spans()
 
 

@@ -139,7 +139,6 @@ class Talk:
         return frame(HEADERS, 4 + is_last, self.one(place), self.client.h2.encoder.encode(fields))
 
     def reset(self, place: int) -> bytes:
-        """Return a reset."""
         return frame(RESET, 0, self.one(place), bytes(4))
 
     def window(self, place: int, count: int) -> bytes:
@@ -147,7 +146,6 @@ class Talk:
         return frame(WINDOW, 0, self.one(place) if place else 0, struct.pack("!I", count))
 
     def set(self, pairs: Any) -> bytes:
-        """Return settings."""
         return frame(SETTINGS, 0, 0, b"".join(setting(*pair) for pair in pairs))
 
     def one(self, place: int) -> int:
@@ -159,7 +157,6 @@ class Talk:
         self.client.pass_seconds(1)
 
     def run(self) -> None:
-        """Let apps run."""
         self.client.harness.executor.run()
 
     def turn(self) -> None:

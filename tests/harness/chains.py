@@ -13,12 +13,10 @@ DAY = datetime.timedelta(days=1)
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:
-    """Return a new key."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def key_pem(key: Any) -> str:
-    """Return a private key as PEM."""
     form = serialization.PrivateFormat.PKCS8
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
 

@@ -92,7 +92,6 @@ class RawClient:
     # Receiving
 
     def recv_until(self, mark: bytes) -> bytes:
-        """Receive up to and with the mark."""
         while mark not in self._buffer:
             self._fill()
         end = self._buffer.index(mark) + len(mark)

@@ -89,7 +89,6 @@ class Command(NamedTuple):
 
     @property
     def tools(self) -> list[str]:
-        """Its programs."""
         return [words[0] for words in self._programs()]
 
     def _programs(self) -> list[list[str]]:
@@ -137,7 +136,6 @@ def steps_of(page: pathlib.Path) -> Iterator[Command | Saved]:
 
 
 def commands_of(page: pathlib.Path) -> list[Command]:
-    """Return the commands of a page, in their order."""
     return [step for step in steps_of(page) if isinstance(step, Command)]
 
 

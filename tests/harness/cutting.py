@@ -51,7 +51,6 @@ def cut_at(line_count: int, function: Callable[[caches.Cache], object], cache: c
 
 
 def values_of(cache: caches.Cache) -> dict[bytes, bytes | None]:
-    """Return the present values."""
     return {key: cache.get(key) for key in cache.keys()}  # noqa: SIM118 - a method of its own
 
 

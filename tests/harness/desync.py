@@ -42,7 +42,6 @@ class Pair(NamedTuple):
 
 
 def load() -> list[Pair]:
-    """Return all pairs."""
     return [
         Pair(path.stem, path.read_bytes(), json.loads(path.with_suffix(".json").read_text()))
         for path in sorted(CORPUS.glob("*.raw"))
@@ -73,7 +72,6 @@ class Witness:
         return seen
 
     def note(self, seen: Seen) -> None:
-        """Note a request."""
         with self._lock:
             self._seen.append(seen)
 

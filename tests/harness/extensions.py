@@ -12,7 +12,6 @@ Kind = TypeVar("Kind", bound=Extension)
 
 
 def extension_of(server: Server, kind: type[Kind]) -> Kind:
-    """Return the extension of this class."""
     (found,) = [one for one in server._extensions._all if type(one) is kind]
     return found  # type: ignore[return-value]
 

@@ -34,11 +34,9 @@ class FakeControl:
                 await writer.wait_closed()
 
     async def start(self) -> None:
-        """Answer."""
         self._server = await asyncio.start_unix_server(self._on_call, self.path)
 
     def stop(self) -> None:
-        """Stop answering."""
         assert self._server is not None
         self._server.close()
         with contextlib.suppress(FileNotFoundError):  # Python 3.13 removes it itself

@@ -246,7 +246,6 @@ class World:
 
 
 def dos(actions: list[Action]) -> list[Do]:
-    """Return the kinds of these actions."""
     return [action.do for action in actions]
 
 

@@ -293,7 +293,6 @@ class Fronts:
         return self._start([command, "-e", "stderr", "-c"], "nginx", NGINX, port, block=block, user=user)
 
     def nginx_stream(self, block: str, changes: dict[str, str] | None = None) -> FrontServer:
-        """Start nginx with a stream block on port 80."""
         command = program("nginx")
         found = [module for module in NGINX_STREAM_MODULES if os.path.exists(module)]
         if not found:
@@ -339,7 +338,6 @@ class Fronts:
         return self._start(command_line, "caddy", CADDY, port, block=block)
 
     def lighttpd(self, block: str, changes: dict[str, str] | None = None) -> FrontServer:
-        """Start lighttpd."""
         command = program("lighttpd")
         user = 'server.username = "{}"\nserver.groupname = "{}"'.format(*_nobody_names())
         block = replaced(block, changes or {})

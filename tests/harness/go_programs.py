@@ -9,7 +9,6 @@ FOLDER = pathlib.Path(__file__).parents[2] / "build/go/bin"
 
 
 def go_program(name: str) -> str:
-    """Return the path of a program."""
     return str(FOLDER / name)
 
 

@@ -38,7 +38,6 @@ class Tunnel:
             self.head = None  # reset
 
     def close(self) -> None:
-        """Close the connection."""
         self._client.close()
 
     @property
@@ -58,7 +57,6 @@ class Tunnel:
         self._client.flush()
 
     def end_sending(self) -> None:
-        """Send no more."""
         self.frames.end_stream(self._number)
         self._client.flush()
 

@@ -46,7 +46,6 @@ LOOP_KINDS = ["asyncio", *(["uvloop"] if has_module("uvloop") else [])]
 
 
 def new_loop(kind: str) -> asyncio.AbstractEventLoop:
-    """Return a new event loop of that kind."""
     if kind == "uvloop":
         import uvloop
 

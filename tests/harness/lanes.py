@@ -81,7 +81,6 @@ class Lane:
         return client
 
     def poll(self, milliseconds: int = PATIENCE_MS) -> list[Arrival]:
-        """Return the arrivals of one poll."""
         count = lib.lane_poll(self.set, milliseconds)
         return [self._read(self.set.arrivals[number]) for number in range(count)]
 
@@ -172,10 +171,8 @@ def post(length: int, *fields: str) -> bytes:
 
 
 def uwsgi(modifier1: int = 0, body: bytes = b"") -> bytes:
-    """Return a uwsgi packet and its body."""
     return sidecars.uwsgi({"REQUEST_METHOD": "POST", "CONTENT_LENGTH": str(len(body))}, body, modifier1)
 
 
 def scgi(body: bytes = b"") -> bytes:
-    """Return an SCGI request."""
     return sidecars.scgi({"REQUEST_METHOD": "POST"}, body)

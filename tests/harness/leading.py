@@ -34,7 +34,6 @@ class Leading:
             found.append(received[0])
 
     def close(self) -> None:
-        """Close everything."""
         for end in (self.channel, self.theirs):
             end.close()
         for listener in self.listeners:

@@ -140,7 +140,6 @@ class Wire:
         return fd
 
     def start(self) -> None:
-        """Carry."""
         self._thread.start()
 
     def stop(self) -> None:

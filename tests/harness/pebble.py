@@ -100,7 +100,6 @@ class Pebble:
 
     @property
     def url(self) -> str:
-        """The URL of its directory."""
         return f"https://{self.netloc}/dir"
 
     @property

@@ -55,7 +55,6 @@ class RunningServer:
 
     @property
     def url(self) -> str:
-        """The address as a URL."""
         return self.server.urls[0]
 
     def call(self, function: Callable[[], Any]) -> Any:
@@ -172,7 +171,6 @@ class RunningServer:
         return seen[-1]
 
     def stop_when(self, condition: Callable[[], Any]) -> None:
-        """Wait for a condition, then stop."""
         wait_until(condition)
         self.stop()
 

@@ -15,7 +15,6 @@ class SidecarReply(NamedTuple):
 
 
 def uwsgi(vars: dict[str, str], body: bytes = b"", modifier1: int = 0) -> bytes:
-    """Return a packet of uwsgi with a body."""
     items = [text.encode("latin-1") for pair in vars.items() for text in pair]
     data = b"".join(struct.pack("<H", len(item)) + item for item in items)
     return struct.pack("<BHB", modifier1, len(data), 0) + data + body
@@ -27,7 +26,6 @@ def scgi(vars: dict[str, str], body: bytes = b"") -> bytes:
 
 
 def netstring(vars: dict[str, str]) -> bytes:
-    """Return a netstring of these vars alone."""
     text = "".join(f"{text}\0" for pair in vars.items() for text in pair)
     return f"{len(text)}:{text},".encode("latin-1")
 

@@ -240,7 +240,6 @@ class Supervised:
         self.supervisor._settle()
 
     def signal(self, number: signal.Signals) -> None:
-        """Let the supervisor get a signal."""
         signal.raise_signal(number)
         self.turn()
 
@@ -272,7 +271,6 @@ LEAVE = {"do": "drain", "stopping": False}
 
 
 def slots_of(children: Iterable[Child]) -> list[int]:
-    """Return the slots of these."""
     return [child.slot for child in children]
 
 

@@ -388,7 +388,6 @@ def front_requests(draw: Any, protocol: str) -> bytes:
 
 
 def corpus_of(protocol: str) -> list[bytes]:
-    """Return the files of the corpus of a protocol."""
     folders = ["http1", "desync"] if protocol == "http" else [protocol]
     return [path.read_bytes() for folder in folders for path in sorted((CORPUS / folder).rglob("*.raw"))]
 

@@ -9,7 +9,6 @@ ASKING = ("Connection: Upgrade", "Upgrade: websocket")
 
 
 def begin(client, target="/", *fields):
-    """Ask for a WebSocket, and get it."""
     client.request(target, *ASKING, *fields)
     assert client.recv_head().status == 101
     return client

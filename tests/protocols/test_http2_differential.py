@@ -237,7 +237,6 @@ class History:
 
 
 def frames_of(octets: bytes) -> list[bytes]:
-    """Return the frames in these octets."""
     found = []
     while octets:
         end = 9 + int.from_bytes(octets[:3], "big")

@@ -41,7 +41,6 @@ class Counting(Logger):
     made = 0
 
     def setup(self, cfg):
-        """Count."""
         type(self).made += 1
         super().setup(cfg)
 

@@ -22,7 +22,6 @@ MASK = b"\x01\x02\x03\x04"
 
 
 def frame(content=b"", first=0x81, mask=MASK):
-    """Return a frame of a client."""
     size = len(content)
     length = (
         bytes((0x80 | size,))

@@ -55,7 +55,6 @@ def answers(client, asked):
 
 
 def lane_of(server):
-    """Return the lane."""
     return server.server._listening.lane
 
 

@@ -25,7 +25,6 @@ def join(*arguments):
 
 
 def fail(*arguments):
-    """Raise."""
     raise LookupError("on purpose")
 
 

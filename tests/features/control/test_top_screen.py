@@ -70,7 +70,6 @@ class Until:
 
 
 def colours_of(app, text):
-    """Return the colours of the line with this text."""
     (line,) = (strip for strip in app.screen._compositor.render_strips() if text in strip.text)
     return {
         segment.style.color.name for segment in line if segment.style and segment.style.color and segment.text.strip()

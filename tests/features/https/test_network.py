@@ -80,7 +80,6 @@ class Site:
 
 @pytest.fixture
 def site(authority, tmp_path, monkeypatch, caplog):
-    """Return a site of that authority."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     sleep = lambda seconds: time.sleep(min(seconds, 0.05))  # noqa: E731
     monkeypatch.setattr(client, "time", types.SimpleNamespace(sleep=sleep))

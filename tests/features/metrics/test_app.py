@@ -44,7 +44,6 @@ def registry(monkeypatch):
 
 
 async def ask(metrics, told):
-    """Return the told text."""
     assert metrics.ask()
     return await asyncio.wait_for(told.get(), 20)
 

@@ -23,7 +23,6 @@ class Listening:
 
 
 def ask(question, status=dict, stacks=None, set_unready=None, supervised=(), **message):
-    """Return the answers to a question."""
     caller = Listening()
     answers_of(status, stacks, set_unready, dict(supervised))[question](caller, message)
     return caller.told

@@ -25,7 +25,6 @@ class Standalone(base.BaseApplication):
                 self.cfg.set(name.lower(), value)
 
     def load(self):
-        """Return the app."""
         return self.application
 
 

@@ -9,7 +9,6 @@ except ImportError:
 
 
 def create_app(config="dev"):
-    """Return the app."""
     return telling.application
 
 
