@@ -47,14 +47,14 @@ FLAGS = [
 
 
 class Case(NamedTuple):
-    """One file of the corpus, and its JSON."""
+    """A file of the corpus, and the JSON beside the file."""
 
     raw: bytes
     expected: dict[str, Any]
 
     @property
     def limits(self) -> dict[str, int]:
-        """The case's own limits, in place of the tests' usual ones."""
+        """The case's own limits, in place of the usual limits."""
         return self.expected.get("limits", {})
 
 
@@ -76,7 +76,7 @@ class Body(NamedTuple):
 
 
 class Packet(NamedTuple):
-    """An accepted uwsgi packet; RPC's with its items."""
+    """An accepted uwsgi packet; a packet of RPC has items."""
 
     consumed: int
     modifier1: int
@@ -135,7 +135,7 @@ def parse(
     max_fields: int = 100,
     vars_cap: int = 1 << 17,
 ) -> Head | str:
-    """Parse a head, received up to each of `ends` in turn; return it or the error's name."""
+    """Parse a head, received up to each of `ends` in turn; return the head, or the error's name."""
     vars_block = ffi.new("char[]", vars_cap)
     head = ffi.new("http1_head *")
     head.vars = vars_block
@@ -285,14 +285,14 @@ def lane(new_lane):
 
 @pytest.fixture
 def run_out():
-    """Let no more descriptors be had; return the function that gives them back."""
+    """Let no more descriptors be had; return the function for giving the descriptors back."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     def restore() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
     def begin() -> Any:
-        # Not the lowest free number: other code in this process may close one below. poll(2) needs a limit of 1.
+        # Not the lowest free number: more code of this process may close a lower descriptor. poll(2) needs a limit of 1.
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
         return restore
 

@@ -1,4 +1,4 @@
-"""aserve.h and the compiled module: each result code has its status and text, each name its type."""
+"""aserve.h and the compiled module: each result code has a status and a text, each name a type."""
 
 import ast
 import pathlib
@@ -27,7 +27,7 @@ def test_header_is_read():
 
 @pytest.mark.parametrize(("name", "code", "status", "reason"), CODES)
 def test_each_code_has_status_and_text(name, code, status, reason):
-    """Each code has the status of its comment, and a text with the comment's clause."""
+    """Each code has the comment's status, and a text with the comment's clause."""
     assert getattr(lib, name) == int(code)
     assert lib.aserve_status(int(code)) == int(status)
     text = text_of(int(code))
@@ -43,13 +43,13 @@ def test_texts_of_codes_all_differ():
 
 @pytest.mark.parametrize("code", [0, 1, 400, lib.ASERVE_LAST_ERROR - 1, -(2**31), 2**31 - 1])
 def test_an_unknown_code_has_no_status(code):
-    """An unknown number has no status, and a text that says so."""
+    """An unknown number has no status, and a text for the case."""
     assert lib.aserve_status(code) == 0
     assert text_of(code) == "unknown result code"
 
 
 def test_every_code_has_an_input(load_corpus):
-    """Each result code has a file of the corpus that causes it."""
+    """A file of the corpus causes each result code."""
     folders = ["http1/reject", "chunked/reject", "uwsgi/reject", "scgi/reject"]
     reached = {"ASERVE_" + case.expected["error"] for folder in folders for case in load_corpus(folder).values()}
     assert {name for name, _, _, _ in CODES} - reached == {"ASERVE_INCOMPLETE"}
@@ -59,7 +59,7 @@ def test_every_code_has_an_input(load_corpus):
     ("code", "setting"), [(lib.ASERVE_TOO_MANY_VARS, "--max-fields"), (lib.ASERVE_PACKET_TOO_LARGE, "--max-head")]
 )
 def test_limit_names_its_setting(code, setting):
-    """Who reads that a packet is over a limit reads which setting is that limit."""
+    """A reader of "the packet is over a limit" also reads the limit's setting."""
     assert setting in text_of(code)
 
 

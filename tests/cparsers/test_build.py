@@ -1,4 +1,4 @@
-"""The extension's build: hardened as far as the compiler goes, and built all the same where it does not."""
+"""The extension's build: hardened as far as the compiler goes, and built all the same where the compiler knows less."""
 
 import os
 import pathlib
@@ -26,7 +26,7 @@ def build():
 
 @pytest.fixture(params=["_cparsers", "_native"])
 def readelf(request):
-    """readelf(*flags): its words on an extension."""
+    """readelf(*flags): readelf's words on an extension."""
     extension = pytest.importorskip(f"aserve.{request.param}", reason=f"aserve.{request.param} is not built here")
 
     def run(*flags):
@@ -68,9 +68,9 @@ def compiler(tmp_path, monkeypatch):
 
 
 def test_flags_that_the_compiler_refuses(build, compiler, monkeypatch):
-    """Unknown flags of a compiler or linker are left out, and no others."""
+    """Unknown flags of a compiler or linker are left out, and no known flag is."""
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(build, "FORTIFIED", build.PROBE)  # a compiler that asks for it by itself
+    monkeypatch.setattr(build, "FORTIFIED", build.PROBE)  # a compiler with checks of level 3 by default
     compiler()
     others = ["-fstack-protector-strong", "-fstack-clash-protection", "-fcf-protection"]
     assert build.hardening() == (others, build.LINK_HARDENING)
@@ -83,7 +83,7 @@ def test_flags_that_the_compiler_refuses(build, compiler, monkeypatch):
 
 
 def test_where_the_libc_s_checks_are_asked_for(build, monkeypatch):
-    """They are asked for at level 2, whatever Python's own flags; where already set, they stay."""
+    """The checks are asked for at level 2, whatever Python's own flags; a level already set stays."""
     for own, expected in (
         ("-O2", True),
         ("-O2 -D_FORTIFY_SOURCE=1", True),
@@ -97,7 +97,7 @@ def test_where_the_libc_s_checks_are_asked_for(build, monkeypatch):
 
 
 def test_without_optimisation_there_is_no_warning(build, monkeypatch):
-    """The libc warns of its checks without optimisation: then they are left out, and the build has no warning."""
+    """The libc warns of checks without optimisation: then the checks are left out, and the build has no warning."""
     monkeypatch.setenv("CFLAGS", "-O0")
     if not build.compiles(["-O1"]):
         pytest.skip("there is no compiler")

@@ -24,7 +24,7 @@ MUTATIONS = 20_000
 class Reading(NamedTuple):
     """A parser's view of the first request among some octets."""
 
-    # "refused"; "head" and "body": waits for more of it; "done"
+    # "refused"; "head" and "body": waits for the rest; "done"
     state: str
     reason: str = ""
     method: bytes = b""
@@ -43,9 +43,9 @@ class Disagreement(NamedTuple):
     """A point of possible disagreement, and the stricter parser."""
 
     name: str
-    stricter: str  # "neither": both accept, and read it differently
+    stricter: str  # "neither": both accept, with different readings
     clause: str
-    # The stricter one's reasons, as patterns; or the different part, if neither is.
+    # The stricter parser's reasons, as patterns; or the different part, if neither is stricter.
     reasons: str
     # A further condition on the octets.
     octets: str = ""
@@ -260,7 +260,7 @@ def their_reading(raw: bytes) -> Reading:
     except httptools.HttpParserUpgrade:
         pass  # the rest is another protocol's
     except httptools.HttpParserError as error:
-        if seen.state != "done":  # else it is the next request's error
+        if seen.state != "done":  # else the error is the next request's
             return Reading("refused", f"{type(error).__name__}: {error}")
     fields = [(cgi_name(name), value.strip(b" \t")) for name, value in seen.headers]
     return Reading(
@@ -274,7 +274,7 @@ def their_reading(raw: bytes) -> Reading:
 
 
 def cgi_name(name: bytes) -> bytes:
-    """Return a field's CGI name, or nothing if it is dropped (vars.h)."""
+    """Return a field's CGI name; nothing: the field is dropped (vars.h)."""
     if b"_" in name or name.lower() == b"proxy":
         return b""
     name = name.upper().replace(b"-", b"_")
@@ -298,7 +298,7 @@ def differences(raw: bytes) -> list[tuple[str, str]]:
     """Return the parsers' disagreements, each with the name of its entry, if any."""
     ours, theirs = our_reading(raw), their_reading(raw)
     if ours.is_accepted and theirs.is_accepted:
-        if theirs.keep_alive is None:  # httptools tells it at the end of the body only
+        if theirs.keep_alive is None:  # httptools tells the end of the body only
             ours = ours._replace(keep_alive=None)
         pairs = zip(Reading._fields, ours, theirs)
         return [(name, find("neither", name, raw)) for name, our, their in pairs if our != their]
@@ -388,6 +388,6 @@ def test_every_disagreement_is_seen(load_corpus):
 
 @pytest.mark.checkout
 def test_page_has_the_table():
-    """docs/parser-differences.md has a row for each disagreement, and no other."""
+    """docs/parser-differences.md has a row for each disagreement, and no further row."""
     rows = re.findall(r"^\| (?!---)(.+?) \| (.+?) \| (RFC .+?) \|", PAGE.read_text(), re.M)
     assert rows == [(entry.name, entry.stricter, entry.clause) for entry in DISAGREEMENTS]

@@ -1,4 +1,4 @@
-"""http1_parse_head: its readings and refusals; no limit changes them; splits: test_heads.py."""
+"""http1_parse_head: readings and refusals, whatever the limits; splits: test_heads.py."""
 
 import pytest
 
@@ -10,7 +10,7 @@ BARE = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 def every_octet(template: bytes):
-    """Yield each octet with a head that has it in place of "@"."""
+    """Yield each octet, and the head with the octet in place of "@"."""
     for octet in range(256):
         yield octet, template.replace(b"@", bytes([octet]))
 
@@ -47,7 +47,7 @@ def test_bad_line_end_does_not_wait(load_corpus, parse_head):
 
 @pytest.mark.parametrize("octet", [*range(0x20), 0x7F])
 def test_control_octet_does_not_wait(octet, parse_head):
-    """A control octet is refused as soon as it is there, wherever it is."""
+    """A control octet is refused at once, in any place."""
     for start in (b"", b"GE", b"GET /", b"GET / HTTP", BARE[:-4] + b"\r\nA", BARE[:-4]):
         answer = parse_head(start + bytes([octet]))
         if octet == 0x0A:
@@ -141,7 +141,7 @@ def test_a_head_reaches_its_limit(raw, parse_head):
 
 
 def test_head_limit_does_not_wait(parse_head):
-    """A head that has reached the limit without its end is refused."""
+    """A head without an end is refused at the limit."""
     assert parse_head(BARE[:-1], max_head_len=len(BARE)) == "INCOMPLETE"
     assert parse_head(BARE[:-1], max_head_len=len(BARE) - 1) == "HEAD_TOO_LARGE"
 
@@ -260,6 +260,6 @@ def test_a_dropped_field_is_noticed(name, is_flagged, parse_head):
     ],
 )
 def test_forwarded_fields_are_noticed(name, is_flagged, parse_head):
-    """A proxy's field about its client is noticed, and no other."""
+    """A proxy's field about the client is noticed, and no further field."""
     head = parse_head(BARE[:-2] + f"{name}: 1\r\n\r\n".encode())
     assert ("FORWARDED" in head.flags) == is_flagged

@@ -10,7 +10,7 @@ HEAD = b"GET /a%20b?c HTTP/1.1\r\n" + FIELDS
 
 
 class Parsed:
-    """One call of a parser: its result, and its findings."""
+    """A call of a parser: the result, and the findings."""
 
     def __init__(self, raw, known=None, **limits):
         self.vars = ffi.new("char[]", limits.get("vars_cap", 1 << 17))
@@ -18,7 +18,7 @@ class Parsed:
         self.head.vars, self.head.vars_cap = self.vars, len(self.vars)
         for name, value in {"max_line_len": 8190, "max_head_len": 65536, "max_fields": 100, **limits}.items():
             setattr(self.head, name, value)
-        octets = ffi.new("char[]", raw)  # its exact size, but for a last NUL
+        octets = ffi.new("char[]", raw)  # the exact size, but for a last NUL
         if known is None:
             self.code = lib.http1_parse_head(octets, len(raw), 0, self.head)
         else:
@@ -33,7 +33,7 @@ class Parsed:
 
 
 def keep(raw, **limits):
-    """Return the section of a parsed head; None: it was not kept, and all stayed the same."""
+    """Return the section of a parsed head; None: no section was kept, and all stayed the same."""
     known, parsed = ffi.new("known_section *"), Parsed(raw, **limits)
     assert parsed.code > 0
     if lib.known_keep(known, raw, parsed.code, parsed.head):
@@ -43,7 +43,7 @@ def keep(raw, **limits):
 
 
 def test_the_corpus_means_the_same_again(accepted_head):
-    """Each good head with a kept section means the same the second time, whatever follows it."""
+    """Each good head with a kept section means the same the second time, whatever follows."""
     raw, limits = accepted_head.raw, accepted_head.limits
     known = keep(raw, **limits)
     if known is not None:
@@ -83,7 +83,7 @@ def test_another_requests_line_is_its_own(line, fields):
     ],
 )
 def test_another_kind_of_request(line):
-    """A head that depends on more than its section, or is bad, is left to http1_parse_head."""
+    """A bad head, or a head with a meaning beyond the section, is left to http1_parse_head."""
     assert Parsed(line + b"\r\n" + FIELDS, keep(HEAD)).code == 0
 
 
@@ -125,7 +125,7 @@ def test_limits_are_left_to_the_parser():
         (b"DELETE / HTTP/1.1", b"Connection: upgrade\r\nUpgrade: websocket\r\n"),
         (b"GET / HTTP/1.0", b"Connection: keep-alive\r\n"),
         (b"HEAD / HTTP/1.1", b""),
-        (b"GET http://other/ HTTP/1.1", b""),  # its pairs have another Host than its section
+        (b"GET http://other/ HTTP/1.1", b""),  # the pairs and the section differ in Host
         (b"\r\nGET / HTTP/1.1", b""),
         (b"GET / HTTP/1.1", b"X: " + b"x" * lib.KNOWN_RAW_MAX + b"\r\n"),
         (b"GET / HTTP/1.1", b"X:\r\n" * 400),
@@ -134,7 +134,7 @@ def test_limits_are_left_to_the_parser():
          "empty-line", "long", "many"],
 )  # fmt: skip
 def test_what_is_not_kept(line, fields):
-    """Credentials, sections that depend on the request line, and too long ones."""
+    """Credentials, sections with a meaning by the request line, and too long sections."""
     assert keep(line + b"\r\n" + fields + FIELDS, max_fields=500) is None
 
 
@@ -165,7 +165,7 @@ def test_in_a_lane(lane: Lane):
 
 @pytest.mark.parametrize("field", [b"X: x", b"X:" + b"\r\nX:" * 200 + b"x"], ids=["raw", "pairs"])
 def test_sections_about_as_long_as_their_place(field):
-    """The longest with room is kept, and is whole; one octet more is not kept."""
+    """The longest section with room is kept, and is whole; a section longer by an octet is not kept."""
     kept = []
     for more in range(3000):
         raw = b"GET / HTTP/1.1\r\nHost: a\r\n" + field + b"x" * more + b"\r\n\r\n"
@@ -180,7 +180,7 @@ def test_sections_about_as_long_as_their_place(field):
 
 @pytest.mark.skipif(not lib.lane_available(), reason="a lane needs Linux")
 def test_more_sections_than_places(lane: Lane):
-    """Each request has its own fields, whichever sections are kept."""
+    """Each request has the fields of that request alone, whatever sections are kept."""
     client = lane.connect()
     for number in range(2 * 3 * lib.LANE_KNOWN):
         host = f"h{number // 2}.shop.example"

@@ -148,7 +148,7 @@ def test_a_client_that_does_not_read(lane):
 
 
 def test_head_and_body(lane):
-    """A response in two parts goes out as one, with one count of octets taken."""
+    """A response in two parts goes out at once, with a single count of octets taken."""
     client = lane.connect(GET)
     fd = lane.poll_one().fd
     assert lane.reply(fd, b"head ", body=b"body") == 9 and client.recv(99) == b"head body"
@@ -437,7 +437,7 @@ def test_batches_share_a_timer(new_lane):
 
 
 def test_a_batch_that_moves_does_not_stall(new_lane):
-    """Answers put the timer off, one in eight; so does a request for a new watch. Of two threads one sets the timer."""
+    """Every eighth answer puts the timer off; so does a request for a new watch. A single thread of two sets the timer."""
     lane = new_lane(stall_us=50_000)
     for _ in range(16):
         lane.connect(GET)

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.skipif(not lib.lane_available(), reason="a lane needs L
 )
 @pytest.mark.parametrize("is_kept", [False, True])
 def test_more_than_a_batch(new_lane, settings, is_kept):
-    """Requests without room in a batch come in the next ones: none is lost, none comes twice."""
+    """Requests without room in a batch come in the next batches: no request is lost, or comes twice."""
     lane = new_lane(**settings)
     clients = [lane.connect() for _ in range(70)]
     if is_kept:
@@ -62,7 +62,7 @@ def test_a_standard_descriptor_that_the_app_has_closed(new_lane):
 
 
 def test_heads_of_the_largest_form(new_lane):
-    """The vars of a head may be twice as long as itself; beside one of those there is room for the next, or it waits."""
+    """The vars of a head may be twice as long as the head; beside such vars there is room for the next head, or the head waits."""
     lane = new_lane(max_head_len=4096, max_line_len=4096, max_fields=4096, vars_cap=2 * 4096 + 600)
     field = b"A:\r\n"
     head = b"GET / HTTP/1.1\r\nHost:a\r\n"
@@ -74,7 +74,7 @@ def test_heads_of_the_largest_form(new_lane):
 
 
 def test_a_full_batch_does_not_keep_new_connections_out(new_lane):
-    """Connections that always have a request ready must not fill every batch."""
+    """Connections with a request always ready must not fill every batch."""
     lane = new_lane(arrivals_cap=4)
     busy = {lane.accept(client): client for client in [lane.connect() for _ in range(12)]}
     for client in busy.values():
@@ -91,7 +91,7 @@ def test_a_full_batch_does_not_keep_new_connections_out(new_lane):
 
 
 def test_new_connections_do_not_keep_busy_ones_out(new_lane):
-    """Nor may silent connections keep one call busy for ever."""
+    """Nor may silent connections keep a call busy for ever."""
     lane = new_lane(arrivals_cap=4)
     for _ in range(12):
         lane.connect()
@@ -99,7 +99,7 @@ def test_new_connections_do_not_keep_busy_ones_out(new_lane):
     assert lane.poll() == [] and lane.set.nconns == 8
 
 
-# Descriptors that run out
+# Missing descriptors
 
 
 @pytest.mark.parametrize("kinds", [["http"], ["http", "http unix"], ["http", "uwsgi unix", "scgi"]])
@@ -160,7 +160,7 @@ def test_descriptors_beyond_the_table(new_lane):
     """A connection whose number has no place in the table is the caller's, unread."""
     with new_listener("tcp") as probe:
         cap = probe.fileno()
-    lane = new_lane(conns_cap=cap)  # the listener and the lane's own are below, what is accepted is above
+    lane = new_lane(conns_cap=cap)  # the listener's and the lane's descriptors are below, accepted clients' above
     client = lane.connect(GET)
     arrival = lane.poll_one()
     assert arrival.fd >= cap and arrival.kind == LEFT and arrival.is_first
@@ -185,7 +185,7 @@ def test_a_listener_that_is_off(new_lane):
 
 
 def leave(lane: Lane, number: int = 0) -> tuple[socket.socket, int]:
-    """Return a client, and the descriptor of its connection, which has left the lane after a request of the first read."""
+    """Return a client, and the connection's descriptor: the connection has left the lane after a request of the first read."""
     client = lane.connect((GET, uwsgi(), scgi())[number], number)
     fd = lane.poll_one().fd
     assert lib.lane_release(lane.set, fd) == 1
@@ -197,13 +197,13 @@ def leave(lane: Lane, number: int = 0) -> tuple[socket.socket, int]:
 @pytest.mark.parametrize("kind", ["tcp", "unix"])
 @pytest.mark.parametrize("is_new_number", [False, True])
 def test_coming_back_it_waits_for_requests(new_lane, kind, is_new_number):
-    """An adopted connection waits in the lane for its next requests, none of which is its first."""
+    """An adopted connection waits in the lane for further requests; no such request is the first."""
     lane = new_lane("http", f"http {kind}")
     client = lane.connect(GET, 1)
     fd = lane.poll_one().fd
     assert lib.lane_release(lane.set, fd) == 1
     lib.lane_left(lane.set)
-    if is_new_number:  # as of a transport that closes its own
+    if is_new_number:  # as of a transport, closed by the transport
         old, fd = fd, os.dup(fd)
         os.close(old)
     assert lib.lane_adopt(lane.set, fd, 1, ffi.NULL, 1) == 1
@@ -220,7 +220,7 @@ def test_coming_back_it_waits_for_requests(new_lane, kind, is_new_number):
 
 
 def test_coming_from_elsewhere(lane):
-    """A connection new to the lane is adopted like one that was there."""
+    """A connection new to the lane is adopted like a returning connection."""
     with socket.socket() as client, new_listener("tcp") as elsewhere:
         client.connect(elsewhere.getsockname())
         elsewhere.setblocking(True)
@@ -260,7 +260,7 @@ def test_an_end_that_waits_for_who_comes_back(lane, is_reset):
 
 
 def test_coming_back_while_a_poll_waits(lane):
-    """Nobody needs to wake it."""
+    """Nobody needs to wake the lane."""
     client, fd = leave(lane)
     found = []
     waiter = threading.Thread(target=lambda: found.extend(lane.poll_all(1)), daemon=True)
@@ -274,7 +274,7 @@ def test_coming_back_while_a_poll_waits(lane):
 
 
 def test_who_comes_back_idles_from_then_on(lane):
-    """The time of a connection with a past request begins at its adoption."""
+    """The time of a connection with a past request begins at the adoption."""
     client, fd = leave(lane)
     lane.set.now += 100
     assert lib.lane_adopt(lane.set, fd, 0, ffi.NULL, 1) == 1
@@ -286,7 +286,7 @@ def test_who_comes_back_idles_from_then_on(lane):
 
 
 def test_who_comes_back_makes_room(new_lane):
-    """An adopted connection is closed for a new one like any idle one."""
+    """An adopted connection is closed for a new client like any idle connection."""
     lane = new_lane(max_conns=1)
     client, fd = leave(lane)
     assert lib.lane_adopt(lane.set, fd, 0, ffi.NULL, 1) == 1
@@ -296,7 +296,7 @@ def test_who_comes_back_makes_room(new_lane):
 
 
 def test_coming_back_to_a_full_lane(new_lane):
-    """The limit is for new connections; a returning one was counted all the time."""
+    """The limit is for new connections; a returning connection was counted all the time."""
     lane = new_lane(max_conns=1)
     client, fd = leave(lane)
     lane.set.nothers = 1
@@ -341,7 +341,7 @@ def test_who_cannot_come_back(new_lane, why):
 
 
 def test_closing_who_has_come_back(lane):
-    """An adopted connection sees the end of the lane like any other."""
+    """An adopted connection sees the end of the lane like any connection."""
     client, fd = leave(lane)
     assert lib.lane_adopt(lane.set, fd, 0, ffi.NULL, 1) == 1
     lib.lane_close(lane.set)

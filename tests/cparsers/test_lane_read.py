@@ -1,4 +1,4 @@
-"""A connection's octets: whole requests, bodies in parts, and those that leave the lane."""
+"""A connection's octets: whole requests, bodies in parts, and octets for the event loop."""
 
 import os
 import select
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(not lib.lane_available(), reason="a lane needs L
 
 
 def test_a_request_arrives_parsed(lane):
-    """A whole request arrives parsed, with its octets, and its client's address the first time."""
+    """A whole request arrives parsed, with the octets, and with the client's address the first time."""
     client = lane.connect(b"POST /a?b HTTP/1.1\r\nHost: c\r\nContent-Length: 3\r\n\r\nxyz")
     arrival = lane.poll_one()
     assert arrival.kind == WHOLE and arrival.is_first and arrival.content_length == 3
@@ -98,9 +98,9 @@ def test_what_is_more_or_less_than_a_request(new_lane, octets, is_second):
     arrival = lane.poll_one()
     assert arrival.kind == LEFT and arrival.input == octets and lane.state(arrival.fd) == FREE
     assert arrival.is_first is not is_second
-    assert lib.lane_release(lane.set, arrival.fd) == 0  # it is released already
+    assert lib.lane_release(lane.set, arrival.fd) == 0  # the connection is released already
     client.sendall(b"more")
-    assert lane.poll(20) == []  # nobody looks at it any more
+    assert lane.poll(20) == []  # nobody looks at the connection any more
     assert lane.set.nconns == 1
     lib.lane_left(lane.set)
     assert lane.set.nconns == 0
@@ -111,7 +111,7 @@ def test_what_is_more_or_less_than_a_request(new_lane, octets, is_second):
 
 @pytest.mark.parametrize("extra", [-1, 0, 1])
 def test_a_read_that_is_full(new_lane, extra):
-    """A request that fills the read exactly may have left another behind: it leaves the lane."""
+    """Behind a request of exactly the read's size may be a second request: the connection leaves the lane."""
     lane = new_lane(read_cap=256, input_cap=1024)
     head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (200 + extra)
     octets = head + b"x" * (200 + extra)
@@ -122,13 +122,13 @@ def test_a_read_that_is_full(new_lane, extra):
     assert arrival.kind == (WHOLE, LEFT, BEGUN)[extra + 1] and arrival.input == octets[:256]
 
 
-# Bodies that come later
+# Later bodies
 
 
 @pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize("parts", [[b"", b"abc"], [b"a", b"b", b"c"], [b"ab", b"c"]])
 def test_a_body_in_parts(lane, is_first, parts):
-    """The head comes with the beginning of its body, then each part; with the last the connection is BUSY."""
+    """The head comes with the beginning of the body, then each part; with the last the connection is BUSY."""
     client = lane.connect()
     if not is_first:
         lane.accept(client)
@@ -164,7 +164,7 @@ def test_a_body_larger_than_reads(new_lane):
 
 @pytest.mark.parametrize("octets", [GET, post(3) + b"a"])
 def test_a_client_that_has_gone_before_it_is_accepted(lane, octets):
-    """The request is there without its address, and would pass for a unix socket's: nobody sees it."""
+    """The request has no address, and would pass for a unix socket's: nobody sees the request."""
     client = lane.connect(octets)
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.close()
@@ -190,7 +190,7 @@ def test_clients_that_leave_within_a_body(lane, is_reset):
 
 @pytest.mark.parametrize("is_second", [True, False])
 def test_the_end_comes_with_the_beginning_of_a_body(lane, is_second):
-    """No further edge tells of it, and yet it is told."""
+    """No further edge tells of the end, and yet the end is told."""
     client = lane.connect()
     if is_second:
         lane.accept(client)
@@ -201,10 +201,10 @@ def test_the_end_comes_with_the_beginning_of_a_body(lane, is_second):
 
 
 def test_bodies_are_not_swept(lane):
-    """The time of a body is the caller's to count, who then owns the connection."""
+    """The caller owns the connection, and counts the time of a body."""
     client = lane.connect()
     fd = lane.accept(client)
-    assert lib.lane_own(lane.set, fd) == 0  # it waits for a request
+    assert lib.lane_own(lane.set, fd) == 0  # the connection waits for a request
     client.sendall(post(3))
     lane.poll_one()
     lane.set.now += 1000
@@ -221,7 +221,7 @@ def test_bodies_are_not_swept(lane):
 
 
 def test_the_body_of_a_call(new_lane):
-    """A uwsgi RPC packet has no body, whatever its vars: nobody would read it."""
+    """A uwsgi RPC packet has no body, whatever the vars: nobody would read a body."""
     lane = new_lane("uwsgi unix")
     packet = bytearray(uwsgi(173, b"abc")[:-3])
     packet[3] = 2  # by path: the data are vars
@@ -230,7 +230,7 @@ def test_the_body_of_a_call(new_lane):
     assert (arrival.kind, arrival.content_length, arrival.modifier1) == (WHOLE, 0, 173)
 
 
-# A recv() that ends early: octets behind an urgent one, or behind a passed descriptor, have no edge
+# An early end of recv(): octets behind an urgent octet, or behind a passed descriptor, have no edge
 
 
 def send_behind_urgent(client: socket.socket) -> None:
@@ -252,7 +252,7 @@ EARLY_ENDS = [("http", send_behind_urgent), ("http unix", send_behind_descriptor
 @pytest.mark.parametrize(("bind", "send"), EARLY_ENDS)
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_read_that_ends_early(new_lane, bind, send, is_first):
-    """A second request behind such a place is not left unread: it comes at once, in the lane or out of it."""
+    """A second request behind such a place is not left unread: the request comes at once, inside the lane or outside."""
     lane = new_lane(bind)
     client = lane.connect()
     if is_first:

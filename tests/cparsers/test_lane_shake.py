@@ -1,4 +1,4 @@
-"""Handshakes in the lane: one that goes well ends there; with all others somebody else can go on, or begin anew."""
+"""Handshakes in the lane: a good handshake ends there; after any failure the event loop can go on, or begin anew."""
 
 import contextlib
 import select
@@ -34,7 +34,7 @@ def new_context(localhost):
 
 @pytest.fixture
 def secure(lane, new_context):
-    """A lane that shakes hands."""
+    """A lane with handshakes."""
     lane.owned["sessions"] = ffi.new("tls_session *[]", 1024)
     lane.set.sessions, lane.set.listeners[0].is_tls, lane.set.listeners[0].shakes = lane.owned["sessions"], 1, 1
     lib.lane_renew(lane.set, 0, new_context().struct)
@@ -53,14 +53,14 @@ class Client:
         self.sock = lane.connect()
 
     def step(self):
-        """Take what has come, and return the octets that are to be sent, and whether the handshake is done."""
+        """Take received octets; return the octets to be sent, and whether the handshake is done."""
         if has_input(self.sock):
             self.memory.incoming.write(self.sock.recv(1 << 16))
         is_done = self.memory.shake_hands()
         return self.memory.outgoing.read(), is_done
 
     def begin(self, until=lambda octets, is_done: False):
-        """Shake hands until there is an arrival, and return that; or until that of a step, and return its octets."""
+        """Shake hands until an arrival, and return the arrival; or until a step's arrival, and return the step's octets."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             octets, is_done = self.step()
@@ -87,7 +87,7 @@ def is_last_flight(octets, is_done):
 
 
 def test_handshakes_share_a_context(secure, authority):
-    """Two at once; of each the lane tells the client's address, and then it serves its requests."""
+    """Two at once; of each the lane tells the client's address, and then serves the requests."""
     clients = [Client(secure, authority, maximum_version=version) for version in VERSIONS]
     for client in clients:
         arrival = client.begin()
@@ -104,7 +104,7 @@ def test_handshakes_share_a_context(secure, authority):
 
 
 def test_a_request_with_the_last_flight_arrives(secure, authority):
-    """No edge comes for octets that were read with the handshake's last."""
+    """No edge comes for octets read with the handshake's last octets."""
     client = Client(secure, authority)
     last = client.begin(is_last_flight)
     client.memory.session.write(GET)
@@ -116,7 +116,7 @@ def test_a_request_with_the_last_flight_arrives(secure, authority):
 
 
 def test_octet_by_octet_a_handshake_ends(secure, authority):
-    """A ClientHello is answered when it is whole."""
+    """A whole ClientHello is answered."""
     client = Client(secure, authority)
     hello = client.begin(lambda octets, _: octets)
     for octet in hello[:-1]:
@@ -128,7 +128,7 @@ def test_octet_by_octet_a_handshake_ends(secure, authority):
 
 
 def leave(lane, arrival):
-    """Take a session that has left; return it, and the connection's end."""
+    """Take a session from the lane; return the session, and the connection's end."""
     assert (arrival.kind, arrival.is_first, arrival.input) == (LEFT, True, b"") and lane.state(arrival.fd) == FREE
     conn = socket.socket(fileno=arrival.fd)
     lib.lane_left(lane.set)
@@ -136,7 +136,7 @@ def leave(lane, arrival):
 
 
 def test_what_is_no_hello_leaves_unanswered(secure):
-    """The event loop begins anew with these octets: it knows what to say, and what to log."""
+    """The event loop begins anew with these octets, and knows the answer and the log line."""
     for first in (GET, b"\x16\x03\x01\x00\x05\x02abcd", b"\x16\x03\x01\xff\xff" + b"x" * 20_000):
         client = secure.connect(first)
         session, conn = leave(secure, secure.poll_one())
@@ -166,7 +166,7 @@ def test_http_2_leaves_when_the_handshake_is_done(secure, authority):
 
 
 def test_a_client_that_refuses_leaves_with_the_reason(secure, authority):
-    """Its alert is in the session."""
+    """The alert is in the session."""
     client = Client(secure, authority, server_name="elsewhere")
     with pytest.raises(ssl.SSLError):
         client.begin()
@@ -178,7 +178,7 @@ def test_a_client_that_refuses_leaves_with_the_reason(secure, authority):
 
 @pytest.mark.parametrize("first", [b"", b"\x16", b"\x16\x03\x01"])
 def test_a_client_that_goes_leaves_nothing(secure, first):
-    """With octets and without; no arrival tells of it."""
+    """With octets and without; no arrival tells of the client."""
     client = secure.connect(first)
     while not secure.set.nconns:
         secure.poll(10)
@@ -189,7 +189,7 @@ def test_a_client_that_goes_leaves_nothing(secure, first):
 
 
 def test_looks_leave_handshakes_alone(secure, authority):
-    """Who looks may hold the GIL; a look tells that a poll is due."""
+    """A look may come from a holder of the GIL, and tells of a due poll."""
     client = Client(secure, authority)
     client.sock.sendall(client.begin(lambda octets, _: octets))
     while not secure.set.is_shake_due:
@@ -199,7 +199,7 @@ def test_looks_leave_handshakes_alone(secure, authority):
 
 
 def test_new_handshakes_take_the_last_context(secure, authority, new_context):
-    """Without one they leave, unread; contexts that nobody has taken are freed with the lane."""
+    """Without a context connections leave, unread; contexts without a taker are freed with the lane."""
     for _ in range(3):
         lib.lane_renew(secure.set, 0, new_context("1.3").struct)
     client = Client(secure, authority)
@@ -219,7 +219,7 @@ def release(lane, seconds, cap=9):
 
 
 def test_slow_handshakes_are_released(secure, authority):
-    """By their age, those that are done never; sweeps leave them alone."""
+    """By age, finished handshakes never; sweeps leave handshakes alone."""
     done = Client(secure, authority)
     kept = done.begin().fd
     lib.lane_begin(secure.set, kept, 1)
@@ -235,7 +235,7 @@ def test_slow_handshakes_are_released(secure, authority):
 
 
 def test_the_end_of_the_lane_ends_handshakes(secure, authority):
-    """Those under way, and those that have just been done; afterwards contexts are refused."""
+    """Handshakes under way, and just finished handshakes; afterwards contexts are refused."""
     client, done = Client(secure, authority), Client(secure, authority)
     fd = done.begin().fd
     client.begin(is_last_flight)
@@ -247,7 +247,7 @@ def test_the_end_of_the_lane_ends_handshakes(secure, authority):
 
 
 def test_a_connection_that_cannot_begin_is_closed(secure, authority):
-    """For who has no memory for it."""
+    """For want of memory."""
     client = Client(secure, authority)
     lib.lane_begin(secure.set, client.begin().fd, 0)
     assert secure.set.nconns == 0
@@ -256,7 +256,7 @@ def test_a_connection_that_cannot_begin_is_closed(secure, authority):
 
 
 def test_a_handshake_that_began_with_urgent_data_keeps_no_octets(secure, authority):
-    """It wakes the lane, and is none of the hello; the event loop goes on, and no octet is kept for a session begun anew."""
+    """The FIN wakes the lane, and is no part of the hello; the event loop goes on, and no octet is kept for a session begun anew."""
     client = Client(secure, authority)
     client.sock.send(b"!", socket.MSG_OOB)
     deadline = time.monotonic() + PATIENCE_SECONDS

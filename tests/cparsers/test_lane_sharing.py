@@ -1,4 +1,4 @@
-"""A lane on a listener shared with more processes: connections left to them, and words on the board."""
+"""A lane on a listener shared with more processes: connections left to these, and words on the board."""
 
 import os
 import select
@@ -51,7 +51,7 @@ def shared(new_lane, board):
 
 
 def test_as_many_as_make_it_as_busy(shared, board):
-    """One poll accepts one more than the other process has; the rest stays, or waits for the next poll."""
+    """A poll accepts as many connections as the neighbour has, and one; the rest stays, or waits for the next poll."""
     for _ in range(9):
         shared.connect(GET)
     board.show(requests=2)

@@ -152,7 +152,7 @@ def test_one_who_begins_anew(board):
 
 
 def test_turns_count_last(board):
-    """Turns do not count where the other has more requests, or more connections."""
+    """Turns do not count where the neighbour has more requests, or more connections."""
     one, other = board(2)
     one.add(turns=100)
     other.add(requests=1)

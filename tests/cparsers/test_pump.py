@@ -1,4 +1,4 @@
-"""Large bodies to sockets: their octets, turns, and clients that do not read."""
+"""Large bodies to sockets: octets, turns, and clients without reads."""
 
 import os
 import socket
@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 20.0
 
 
 class Pump:
-    """A pump, its memory, and its clients."""
+    """A pump, with memory and clients."""
 
     def __init__(self, late_us=int(PATIENCE_SECONDS * 1e6)):
         self.bodies, ended = ffi.new("pump_body[]", 64), ffi.new("int32_t[]", 64)
@@ -77,7 +77,7 @@ def new():
 
 @pytest.fixture
 def reading():
-    """reading(client, count) -> a thread that reads so much, and a list with it."""
+    """reading(client, count) -> a reading thread, and a list of the read octets."""
     threads = []
 
     def start(client, count):
@@ -142,7 +142,7 @@ def test_a_client_that_has_left(new, tmp_path, body):
 
 
 def test_a_client_that_leaves_in_the_middle(new):
-    """The others have what is theirs."""
+    """The rest of the clients have whole bodies."""
     pump = new()
     client, ours = pump.connect()
     number = pump.add(ours, bytes(20 * LARGE))
@@ -203,7 +203,7 @@ def test_clients_that_do_not_read_hold_nobody_up(new, reading):
 
 
 def test_fewer_turns_again(new, reading):
-    """Each body sent in its turn takes one of the extra turns away."""
+    """Each body sent in turn takes an extra turn away."""
     pump = new()
     pump.set.width = 6
     client, ours = pump.connect()

@@ -1,4 +1,4 @@
-"""scgi_parse_head: its readings and refusals; no limit changes them; splits: test_heads.py."""
+"""scgi_parse_head: readings and refusals, whatever the limits; splits: test_heads.py."""
 
 from __future__ import annotations
 

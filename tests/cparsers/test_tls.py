@@ -1,4 +1,4 @@
-"""Sessions of TLS in the lane: what comes in records arrives as it does without, and what goes is in records."""
+"""Sessions of TLS in the lane: content of records arrives as without TLS, and responses are in records."""
 
 import contextlib
 import select
@@ -54,7 +54,7 @@ class Secure:
         return self.lane.poll_one()
 
     def settle(self):
-        """Poll until nothing is left to be done: octets that were sent over loopback have come."""
+        """Poll until nothing is left to be done: octets sent over loopback have come."""
         while self.lane.poll(0):
             raise AssertionError("nothing was to arrive")
 
@@ -93,7 +93,7 @@ def enter(lane, authority, localhost):
 
 
 def leave(lane, fd):
-    """Take the session of a connection that has left; return it, and the connection's end."""
+    """Take the session of a connection outside the lane; return the session, and the connection's end."""
     conn = socket.socket(fileno=fd)
     conn.setblocking(False)  # PyPy's socket makes a given descriptor blocking
     return OwnSession(lib.lane_take_session(lane.set, fd)), conn
@@ -101,7 +101,7 @@ def leave(lane, fd):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_requests_arrive_and_are_answered(lane, enter, version):
-    """One after another, each in one arrival; who shook hands knows the client, so none is the first."""
+    """In turn, each in an arrival; the handshake knows the client, so no request is the first."""
     secure = enter(maximum_version=version)
     for number in range(3):
         secure.ask(GET)
@@ -132,12 +132,12 @@ def test_octet_by_octet_a_request_arrives_once(lane, enter):
 
 
 def test_a_head_in_two_records_leaves_or_arrives(lane, enter):
-    """Two records in one read are one arrival; a part of a head leaves, with the octets."""
+    """Two records of a read are a single arrival; a part of a head leaves, with the octets."""
     secure = enter()
     secure.sock.sendall(secure.records(GET[:5]) + secure.records(GET[5:]))
     arrival = secure.arrival()
     octets = arrival.input
-    if arrival.kind == LEFT:  # TCP has split what was sent at once
+    if arrival.kind == LEFT:  # TCP has split the octets of a send
         session, conn = leave(lane, arrival.fd)
         with conn:
             octets += session.read(100)
@@ -146,7 +146,7 @@ def test_a_head_in_two_records_leaves_or_arrives(lane, enter):
 
 @pytest.mark.parametrize("count", [2, 40])
 def test_pipelined_requests_leave(lane, enter, count):
-    """With all octets: those that were decrypted, and those that the session still has."""
+    """With all octets: decrypted octets, and octets still in the session."""
     lane.set.read_cap = 300
     secure = enter()
     secure.ask(GET * count)
@@ -190,7 +190,7 @@ def test_bodies_arrive_whole(lane, enter, size):
 
 @pytest.mark.parametrize("ending", ["alert", "FIN", "both", "reset"])
 def test_an_end_closes_an_idle_connection(lane, enter, ending):
-    """Whatever the way in which the client goes; an alert is answered by one."""
+    """Whatever the client's way of going; an alert is answered by an alert."""
     secure = enter()
     with contextlib.suppress(ssl.SSLWantReadError):
         secure.sock.setblocking(False)
@@ -248,7 +248,7 @@ def test_a_request_and_the_end_at_once(lane, enter):
 
 @pytest.mark.parametrize("garbage", [b"\x17\x03\x03\x00\x20" + bytes(32), b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 9])
 def test_garbage_leaves_with_a_broken_session(lane, enter, garbage):
-    """The event loop logs the reason and ends it, as it does without the lane."""
+    """The event loop logs the reason and ends the session, as without the lane."""
     secure = enter()
     secure.sock.sendall(garbage)
     arrival = secure.arrival()
@@ -282,7 +282,7 @@ def test_garbage_behind_a_request_counts_later(lane, enter):
 
 
 def test_a_client_that_does_not_read_is_not_waited_for(lane, enter):
-    """What the socket does not take stays with the session and with the caller; together they are the response."""
+    """Octets refused by the socket stay with the session and with the caller; together these are the response."""
     secure = enter()
     secure.ask()
     arrival = secure.arrival()
@@ -303,7 +303,7 @@ def test_a_client_that_does_not_read_is_not_waited_for(lane, enter):
 
 
 def test_records_that_are_held_are_told(lane, enter):
-    """A caller hears of records that only the session has, and that no piece overtakes them."""
+    """A caller hears of records in the session alone: no piece overtakes these."""
     secure = enter()
     secure.ask()
     fd = secure.arrival().fd
@@ -324,7 +324,7 @@ def test_records_that_are_held_are_told(lane, enter):
 
 @pytest.mark.parametrize("is_reset", [False, True])
 def test_a_client_that_is_gone(lane, enter, is_reset):
-    """Its response is lost, and nothing is left of its session."""
+    """The response is lost, and nothing is left of the session."""
     secure = enter()
     secure.ask()
     fd = secure.arrival().fd
@@ -349,7 +349,7 @@ def test_a_last_response_ends_with_an_alert(lane, enter, version, size):
 
 
 def test_a_last_response_waits_for_nobody(lane, enter):
-    """What a client has sent behind the request, even its own alert, is for the event loop, which lingers; so is what the socket has no room for."""
+    """A client's octets behind the request, even an alert, are for the event loop, for lingering; so are octets without room in the socket."""
     secure, slow = enter(), enter()
     for client in (secure, slow):
         client.ask(LAST_GET)
@@ -367,7 +367,7 @@ def test_a_last_response_waits_for_nobody(lane, enter):
 
 
 def test_idle_connections_stay_where_their_session_is(lane, enter):
-    """No other process has the session; a sweep closes them with an alert."""
+    """No second process has the session; a sweep closes the connections with an alert."""
     secure = enter()
     assert lane.release_idle() == []
     assert lib.lane_sweep(lane.set, -1, -1) == 1 and lane.set.nconns == 0

@@ -1,4 +1,4 @@
-"""uwsgi_parse_packet and uwsgi_parse_array: their readings and refusals; splits: test_heads.py."""
+"""uwsgi_parse_packet and uwsgi_parse_array: readings and refusals; splits: test_heads.py."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_size_does_not_wait(parse_packet):
 
 @pytest.mark.parametrize("modifier1", range(256))
 def test_an_unserved_modifier1_reads_only_the_header(modifier1, parse_packet):
-    """Served packets are read whole; of the rest, only the header, so that it can be refused at once."""
+    """Served packets are read whole; of the rest, only the header, for a refusal at once."""
     raw = encode(PAIRS, modifier1, 9)
     packet = parse_packet(raw)
     if modifier1 == lib.UWSGI_RPC:
@@ -185,7 +185,7 @@ def test_content_length_has_a_largest_number(parse_packet):
 
 
 def test_content_length_octets(parse_packet):
-    """Digits are those of ASCII; every other octet ends the number."""
+    """Digits are ASCII's; every further octet ends the number."""
     for octet in range(1, 256):
         packet = parse_packet(encode([["CONTENT_LENGTH", f"1{chr(octet)}2"]]))
         assert packet.content_length == (int(f"1{chr(octet)}2") if octet in b"0123456789" else 1)
