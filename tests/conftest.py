@@ -1,12 +1,12 @@
 """Servers and clients for the tests: real sockets, and nothing waits for ever.
 
 `start_server(app, **settings)` runs an aserve.Server on an event loop in a thread of this
-process; `server` is one that serves apps.hello.  `start_process(name, *flags)` runs
+process; `server` serves apps.hello.  `start_process(name, *flags)` runs
 `python -m aserve` on an app of harness/apps.py.  `raw_client(server)` is a blocking socket.
 
-A test that uses `start_server` runs once for each way of serving (event loop, parser, lane); with
-the marker `also_inline` once more with --threads 0, with `c_and_python` once more with the other
---native, if C is built.  A server on an https:// bind is met by `raw_client` in TLS; `pytest --over-tls tests/e2e` serves all that `start_server` starts so.
+A test with `start_server` runs once for each way of serving (event loop, parser, lane); with
+the marker `also_inline` once more with --threads 0, with `c_and_python` once more with the second
+--native, if C is built.  A server on an https:// bind is met by `raw_client` in TLS; `pytest --over-tls tests/e2e` has `start_server` serve all over TLS.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ ELSEWHERE = "checkout"
 
 
 def is_measured(item: pytest.Item) -> bool:
-    """Whether a test counts for the floors of coverage; `make test` runs each test in one of both parts, on CPython."""
+    """Whether a test counts for the floors of coverage; `make test` runs each test in either part, on CPython."""
     if item.get_closest_marker(ELSEWHERE):
         return False
     return not str(item.path).startswith(NOT_MEASURED)
@@ -145,9 +145,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     """
-    Keep the garbage collector from looking at what is collected: 10,000 tests, which live to the end.
+    Keep the garbage collector from looking at collected tests: 10,000 objects with a life to the end.
 
-    While they are made it would look at them again and again; later, for 0.3 s at each gc.collect() of a test.
+    During the collection the collector would look at the tests again and again; later, for 0.3 s at each gc.collect() of a test.
     """
     if not hasattr(gc, "freeze"):  # as on PyPy
         return (yield)
@@ -177,7 +177,7 @@ else:  # before 1.4; 1.2 is the last for Python 3.9: by a policy
     asyncio.set_event_loop(None)  # or a loop closed by nobody would be made, only to be put back
 
     class LoopPolicy(asyncio.DefaultEventLoopPolicy):
-        """Make loops of one kind."""
+        """Make loops of a kind."""
 
         def __init__(self, kind: str) -> None:
             super().__init__()
@@ -288,7 +288,7 @@ def plain_collector() -> None:
 
 
 class Way(NamedTuple):
-    """One combination of choices of a user, without a difference to see."""
+    """A combination of choices of a user, without a difference to see."""
 
     loop: str
     http_parser: str

@@ -1,10 +1,10 @@
-"""Put ten faults into a Django site of two workers, and see what tells of each, and when: python tests/drill.py [NAME...] [--again]
+"""Put ten faults into a Django site of two workers, and see the signs of each, and their times: python tests/drill.py [NAME...] [--again]
 
-Each fault meets a site of its own, with clients that ask all the time. `aserve status`, the status page's data, the metrics and the log must
-be quiet before, and each must tell of the fault within the seconds that FAULTS says. Then the fault is taken out, and all of them must be quiet
-again within the seconds that FAULTS says, too. Results are written as they come, to
-build/drill.json; a run that was stopped goes on behind the last that is there, and --again begins anew, as does a run after one in which all was
-told. Loopback only; ends by itself, within twelve minutes.
+Each fault meets a new site, with clients that ask all the time. `aserve status`, the status page's data, the metrics and the log must
+be quiet before, and each must tell of the fault within the seconds of FAULTS. Then the fault is taken out, and all four must be quiet
+again within the seconds of FAULTS, too. Results are written at once, to
+build/drill.json; a stopped run goes on behind the last result, and --again begins anew, as does a run after a run with all
+signs told. Loopback only; ends within twelve minutes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STATUS, PAGE, NUMBERS, LOG = TELLERS = ("status", "page", "metrics", "log")
 
 
 class Told(NamedTuple):
-    """The words one of the sources must tell."""
+    """The words of a source."""
 
     what: str  # a regular expression; of metrics, to find the series to sum up
     seconds: float
@@ -206,7 +206,7 @@ def ask_page(site: Site) -> str:
 
 
 class Look(NamedTuple):
-    """The words told at one time."""
+    """The words told at a time."""
 
     status: str
     exit_status: int

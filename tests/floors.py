@@ -1,9 +1,9 @@
 """The least branch coverage of each module by the unit tests: python tests/floors.py [--write], after `make coverage`.
 
-The floor of a module is 100, also that of a new one; the table has the exceptions. One that has risen is
+The floor of a module is 100, a new module's too; the table has the exceptions. A risen floor is
 told, and --write takes the new floors over.
-What is missing where it is not 100 is only met end to end (tests/e2e, where coverage is not measured):
-signals and the command's process; in workers/interrupt.py what only PyPy runs.
+Lines missing below 100 are only met end to end (tests/e2e, where coverage is not measured):
+signals and the command's process; in workers/interrupt.py lines for PyPy alone.
 """
 
 import json
@@ -16,7 +16,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).parent.parent
 
-# Module: per cent of its lines and branches, where that is below 100.
+# Module: per cent of lines and branches, where below 100.
 FLOORS = {
     "aserve/__main__.py": 83,
     "aserve/command/apps.py": 84,  # a thread of _thread is not traced
@@ -29,7 +29,7 @@ FLOORS = {
     "aserve/compat/uwsgi_api/spooler/runner.py": 98,
     "aserve/connections/accepting/greeting.py": 99,
     "aserve/connections/accepting/tls_transport.py": 99,
-    "aserve/connections/lane/handover.py": 94,  # clients that vanish on their way out of the lane
+    "aserve/connections/lane/handover.py": 94,  # clients vanish on their way out of the lane
     "aserve/connections/lane/lane.py": 93,
     "aserve/connections/lane/native.py": 95,
     "aserve/connections/lane/wire_fast.py": 99,
@@ -55,7 +55,7 @@ FLOORS = {
 
 
 def measured() -> dict[str, float]:
-    """Return the coverage of each module, of the data that is there."""
+    """Return the coverage of each module, of the present data."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "coverage.json")
         command = [sys.executable, "-I", "-m", "coverage", "json", "-q", "-o", str(path)]
@@ -65,14 +65,14 @@ def measured() -> dict[str, float]:
 
 
 def missing_in(name: str) -> str:
-    """Return the lines and branches of a module that were not reached."""
+    """Return the unreached lines and branches of a module."""
     command = [sys.executable, "-I", "-m", "coverage", "report", "-m", f"--include={name}"]
     done = subprocess.run(command, cwd=ROOT, check=False, stdout=subprocess.PIPE, text=True)
     return next((line.split("%", 1)[1].strip() for line in done.stdout.splitlines() if line.startswith(name)), "")
 
 
 def judge(found: dict[str, float], floors: dict[str, int]) -> list[str]:
-    """Return what is wrong, a line each."""
+    """Return the faults, a line each."""
     faults = [f"{name}: was not measured; is it still there?" for name in floors if name not in found]
     return faults + [
         f"{name}: {percent:.1f} %, below its floor of {floor} %; not reached: {missing_in(name)}"
@@ -82,7 +82,7 @@ def judge(found: dict[str, float], floors: dict[str, int]) -> list[str]:
 
 
 def write(found: dict[str, float]) -> None:
-    """Put what was found into the table of this file."""
+    """Put the found numbers into the table of this file."""
     path = pathlib.Path(__file__)
     rows = "".join(f'    "{name}": {math.floor(percent)},\n' for name, percent in found.items() if percent < 100)
     path.write_text(re.sub(r"^FLOORS = \{.*?\}\n", f"FLOORS = {{\n{rows}}}\n", path.read_text(), flags=re.M | re.S))

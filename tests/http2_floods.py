@@ -1,8 +1,8 @@
-"""What floods of HTTP/2 cost a server: python tests/http2_floods.py [SECONDS] [--only=FLOOD] [FLAGS...]
+"""The cost of floods of HTTP/2 for a server: python tests/http2_floods.py [SECONDS] [--only=FLOOD] [FLAGS...]
 
-Each flood of harness/http2_floods.py comes for some seconds, on one connection, which is made anew when the server ends it, while a client of HTTP/2 asks
-again and again.  For each, it prints what was sent, how often the connection ended, how much CPU time and memory the server has used, and what the
-other client saw.  Loopback only; stops by itself.
+Each flood of harness/http2_floods.py comes for some seconds, on a connection, made anew after the server's end, while a client of HTTP/2 asks
+again and again.  For each, the program prints the sent frames, how often the connection ended, how much CPU time and memory the server has used, and
+the client's view.  Loopback only; stops by itself.
 """
 
 import pathlib
@@ -20,7 +20,7 @@ from harness.process import ServerProcess
 
 
 class Found(NamedTuple):
-    """What one flood has cost."""
+    """The cost of a flood."""
 
     sent_bytes: int
     connections: int
@@ -32,11 +32,11 @@ class Found(NamedTuple):
 
 
 def measure(process: ServerProcess, name: str, seconds: float) -> Found:
-    """Flood the server, and ask beside that."""
+    """Flood the server, and ask meanwhile."""
     began, cpu, memory = time.monotonic(), process.cpu_seconds(), process.memory_bytes()
     host, port = process.address
     command = [sys.executable, __file__, "--flood", RawClient.authority, host, str(port), name, str(seconds)]
-    flooder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # a process, so that this one has a CPU
+    flooder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # a process, so that a CPU is left here
     times, most = [], memory
     while flooder.poll() is None:
         asked = time.monotonic()
@@ -61,7 +61,7 @@ def start(folder: pathlib.Path, *flags: str) -> ServerProcess:
 
 
 def main(arguments: list[str]) -> None:
-    """Measure all floods, or send one."""
+    """Measure all floods, or send a flood."""
     if arguments[:1] == ["--flood"]:
         RawClient.authority, host, port, name, for_seconds = arguments[1:]
         flooder = Flooder((host, int(port)), name)

@@ -1,12 +1,12 @@
 """A hunt for lost wake-ups in the lane and in the C path: python tests/hunt.py [REQUESTS] [--seconds N] [FLAGS...]
 
-Pieces of a minute (--seconds) come one after another until REQUESTS (a million) were answered on this commit and interpreter: 1, 2 and 100
-streams of HTTP/2 over TLS, to an app that sleeps, computes or does neither, on one thread and on eight; one or two kept connections; both
-with pauses of random length, so that threads sleep and the lane changes its owner; and starts, whose first request waits for
-the server or comes at once. The server has otherwise one thread, and one worker or none, beside no or four busy processes. Each request must be answered
-within a second of its due time; of a late one stands beside it for how long threads of both sides waited for a CPU meanwhile, and less than half of
-the time explains nothing. Each piece is a line of build/hunt.jsonl as it ends; a run that was stopped goes on behind the last. Further arguments
-are flags for the server, which runs on the interpreter that runs this. Loopback only; the exit status is 1 if an answer on this commit was late
+Pieces of a minute (--seconds) come in turn until REQUESTS (a million) were answered on this commit and interpreter: 1, 2 and 100
+streams of HTTP/2 over TLS, to a sleeping, computing or quick app, on a thread and on eight; one or two kept connections; both
+with pauses of random length, so that threads sleep and the lane changes owners; and starts, whose first request waits for
+the server or comes at once. The server has otherwise a single thread, and a worker or none, beside no or four busy processes. Each request must be answered
+within a second of the due time; beside a late answer stands for how long threads of both sides waited for a CPU meanwhile, and less than half of
+the time explains nothing. Each ended piece is a line of build/hunt.jsonl; a stopped run goes on behind the last line. Further arguments
+are flags for the server, on the same interpreter. Loopback only; the exit status is 1 if an answer on this commit was late
 for no such reason.
 """
 
@@ -35,7 +35,7 @@ RESULTS = ROOT / "build/hunt.jsonl"
 APPS = ROOT / "tests/harness/apps.py"
 PEM = str(ROOT / "tests/fuzz/server.pem")
 DUE_SECONDS, PATIENCE_SECONDS, LOOK_SECONDS = 1.0, 30.0, 0.1
-# Behind most requests the next one comes at once; pauses are as often short as long, from a spin to more than any stall that the lane watches for.
+# Behind most requests the next request comes at once; pauses are as often short as long, from a spin to more than any stall in the lane's watch.
 PAUSE_SHARE, SHORTEST_SECONDS, LONGEST_SECONDS = 0.2, 1e-6, 0.03
 SPLIT_SHARE = 0.01  # of requests whose head comes in two pieces: the connection leaves the lane, and comes back
 GET, END = b"GET / HTTP/1.1\r\nHost: hunt\r\n\r\n", b"hello\n"
@@ -48,7 +48,7 @@ PIECES = [
 
 
 class Client:
-    """A connection of its own; how long its answers took, and of late ones, how long threads of both sides waited for a CPU meanwhile."""
+    """A connection; how long answers took, and of late answers, how long threads of both sides waited for a CPU meanwhile."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.answers: list[tuple[float, float]] = []
@@ -68,11 +68,11 @@ class Client:
             self._looked_at, self._waited = time.monotonic(), waited(self._pids)
 
     def send(self, octets: bytes = GET) -> None:
-        """Send a request, or a part of one."""
+        """Send a request, or a part."""
         self._sock.sendall(octets)
 
     def receive(self, since: float) -> None:
-        """Wait for the answer to a request that was due at this time; one that never comes took as long as the wait."""
+        """Wait for the answer to a request due at this time; a missing answer took as long as the wait."""
         octets = b""
         with contextlib.suppress(TimeoutError, socket.timeout):
             while not octets.endswith(END):
@@ -83,7 +83,7 @@ class Client:
         self.answers.append((took, waited(self._pids) - self._waited if took > DUE_SECONDS else 0.0))
 
     def hunt(self, until: float, rng: random.Random) -> None:
-        """Send requests, one after another, and pause before some."""
+        """Send requests, in turn, and pause before some."""
         while time.monotonic() < until and not (self.answers and self.answers[-1][0] >= PATIENCE_SECONDS):
             if rng.random() < PAUSE_SHARE:
                 pause(rng)
@@ -108,8 +108,10 @@ class Streams(Client):
         self._sock = context.wrap_socket(self._sock)
         self._count, self._octets = count, b""
         self._open: dict[int, float] = {}
-        self._answered_at = 0.0  # many streams wait for one thread: the next answer is due within a second of the last
-        # Settings, and room for all responses that will come.
+        self._answered_at = (
+            0.0  # many streams wait for a single thread: the next answer is due within a second of the last
+        )
+        # Settings, and room for all coming responses.
         self.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0) + frame(8, 0, 0, b"\x7f\0\0\0"))
 
     def hunt(self, until: float, rng: random.Random) -> None:
@@ -164,10 +166,10 @@ def children_of(pid: int) -> list[int]:
 
 
 def waited(pids: Sequence[int]) -> float:
-    """Return for how many seconds the threads of these processes have been ready to run, and had no CPU; a thread that sleeps is not."""
+    """Return for how many seconds the threads of these processes have been ready to run, and had no CPU; a sleeping thread is not."""
     total = 0
     for path in [path for pid in pids for path in glob.glob(f"/proc/{pid}/task/*/schedstat")]:
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the process has ended
             total += int(pathlib.Path(path).read_text().split()[1])
     return total / 1e9
 
@@ -179,7 +181,7 @@ def pause(rng: random.Random) -> None:
 
 @contextlib.contextmanager
 def busy(count: int, seconds: float) -> Iterator[None]:
-    """Let so many processes compute; they end by themselves, too."""
+    """Let so many processes compute; the processes end by themselves, too."""
     processes = [subprocess.Popen([sys.executable, "-c", BUSY, str(seconds + 60)]) for _ in range(count)]
     try:
         yield
@@ -228,7 +230,7 @@ def hunt_streams(count: int, flags: Sequence[str], folder: pathlib.Path, seconds
 
 
 def hunt_starts(flags: Sequence[str], folder: pathlib.Path, seconds: float) -> list[tuple[float, float]]:
-    """Return the times of the first requests of servers: one that was there before its server, and one that comes at once; then a second one."""
+    """Return the times of the first requests of servers: a request from before the server, and a request at once; then a second request."""
     found, until = [], time.monotonic() + seconds
     while not found or time.monotonic() < until:
         with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -251,7 +253,7 @@ def hunt_starts(flags: Sequence[str], folder: pathlib.Path, seconds: float) -> l
 
 
 def hunt(number: int, seconds: float, flags: Sequence[str]) -> dict[str, object]:
-    """Run a piece; return what is written of it."""
+    """Run a piece; return the written result."""
     kind, busy_count, processes = PIECES[number % len(PIECES)]
     with tempfile.TemporaryDirectory() as folder, busy(busy_count, seconds):
         where = [*processes, *flags], pathlib.Path(folder), seconds
@@ -267,7 +269,7 @@ def hunt(number: int, seconds: float, flags: Sequence[str]) -> dict[str, object]
 
 
 def main() -> int:
-    """Run the pieces that are missing."""
+    """Run the missing pieces."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("requests", type=int, nargs="?", default=1_000_000)
     parser.add_argument("--seconds", type=float, default=60.0)
@@ -281,7 +283,7 @@ def main() -> int:
         records.append({"commit": of, "python": python, **hunt(len(records), options.seconds, flags)})
         print(json.dumps(records[-1]), flush=True)
         with RESULTS.open("a") as out:
-            # Begun on a line of its own: a run that was killed may have left a part of one.
+            # Begun on a new line: a killed run may have left a part of a line.
             out.write(f"\n{json.dumps(records[-1])}\n")
     late = [record for record in records if record["unexplained"]]
     total, slowest = sum(record["requests"] for record in records), max(record["slowest_seconds"] for record in records)

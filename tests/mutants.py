@@ -1,7 +1,7 @@
 """Do the tests of a module notice a change of the module? python tests/mutants.py [MODULE] [NUMBER...]: `make mutants`; minutes.
 
 A mutant is a module with one change: a comparison turned round, a condition negated, `and` for `or`, a statement left out, another number. A test of
-the module must fail with each mutant, or no test knows the purpose of the changed code. Mutants that survive are printed, and the exit status is 1.
+the module must fail with each mutant, or no test knows the purpose of the changed code. Surviving mutants are printed, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import sys
 import types
 from collections.abc import Iterator, Sequence
 
-import hypothesis.stateful  # noqa: F401 (so that no child has to import this, and pytest)
+import hypothesis.stateful  # noqa: F401 (no child has to import hypothesis and pytest)
 import pytest
 from harness import examples
 from harness.modules import PACKAGE, ROOT
 from hypothesis import Phase, settings
 
-# A module of each room, and the tests beside the mirrored ones.
+# A module of each room, and the tests beside the mirrored tests.
 MODULES = {
     "core/growth": "", "settings/crontab": "", "rpc/packets": "rpc/test_*.py", "wsgi/head": "", "protocols/chunked": "", "proxies/forwarded": "",
     "connections/data_rate": "", "features/http2/turns": "features/http2/test_session*.py", "processes/fleet/decide": "",
     "compat/routes/conditions": "",
 }  # fmt: skip
-# Of each module, spread over the whole file; numbers name others.
+# Of each module, spread over the whole file; numbers name further mutants.
 MOST = 40
 
 TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -39,12 +39,12 @@ TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 
 
 def functions_of(tree: ast.Module) -> list[ast.FunctionDef]:
-    """Return the functions of a module, in which all of its decisions are."""
+    """Return the functions of a module: all decisions are there."""
     return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
 
 
 def changes_of(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """Yield what a node may become: its place is taken by the second."""
+    """Yield the replacements of a node, each with words."""
     if isinstance(node, ast.Compare):
         for number, operator in enumerate(node.ops):
             other = copy.deepcopy(node)
@@ -76,7 +76,7 @@ def changes_of(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 
 
 def places_of(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.AST]]:
-    """Yield each node below this one, with where it hangs: its parent, the field, and its number in a list."""
+    """Yield each node below this node, with the place: the parent, the field, and the number in a list."""
     for name, value in ast.iter_fields(node):
         for number, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
             if isinstance(child, ast.AST) and name not in ("annotation", "returns", "decorator_list"):
@@ -85,7 +85,7 @@ def places_of(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.AST
 
 
 def mutants(tree: ast.Module) -> Iterator[str]:
-    """Make of a tree one mutant after another, in the order of the file; yield what has been changed while it is so."""
+    """Make mutants of a tree in turn, in the order of the file; yield the words of each change meanwhile."""
     for function in functions_of(tree):
         for parent, name, number, child in list(places_of(function)):
             for what, changed in changes_of(child):
@@ -127,7 +127,7 @@ def is_caught(module: str, tree: ast.Module) -> bool:
 def run_tests(module: str, tree: ast.Module) -> int:
     """Run the tests of a module with this tree; return the exit status."""
     sys.meta_path.insert(0, Mutant(module, tree))
-    examples.EXAMPLES = settings(examples.EXAMPLES, phases=[Phase.generate])  # the first that fails is enough
+    examples.EXAMPLES = settings(examples.EXAMPLES, phases=[Phase.generate])  # the first failure is enough
     folder, _, name = module.rpartition("/")
     patterns = [f"{folder}/test_{name}*.py", *filter(None, [MODULES.get(module)])]
     files = [str(path) for pattern in patterns for path in (ROOT / "tests").glob(pattern)]

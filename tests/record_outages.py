@@ -1,8 +1,8 @@
-"""Record what --metrics tells in outages: python tests/record_outages.py [NAME...]
+"""Record the words of --metrics in outages: python tests/record_outages.py [NAME...]
 
-Each is a Django site of two workers with clients that ask all the time, on loopback; all of them run side by side, for three to
-eight minutes, and end by themselves. Writes tests/recordings/NAME.json, from which tests/e2e/test_alerts.py replays them to the rules of
-examples/prometheus. Run it again when a rule needs a metric that is not recorded, or when the server tells another thing.
+Each is a Django site of two workers with clients without a break, on loopback; all run side by side, for three to
+eight minutes, and end by themselves. Writes tests/recordings/NAME.json, for tests/e2e/test_alerts.py, which replays the recordings to the rules of
+examples/prometheus. Run the program again for a rule with an unrecorded metric, or for changed words of the server.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from harness.recordings import FOLDER, STEP_SECONDS, Recording, numbers_of
 from aserve.features.metrics.table import METRICS
 
 ROOT = pathlib.Path(__file__).parent.parent
-# What the rules read, and what docs/metrics.md says of threads; a rate of the rest needs no outage.
+# The metrics of the rules, and of threads in docs/metrics.md; a rate of the rest needs no outage.
 RULES = (ROOT / "examples/prometheus/alerts.yml").read_text()
 READ = ("aserve_threads", "aserve_requests_waiting")
 NAMES = {name for name in METRICS if name in READ or re.search(rf"\b{name}(_bucket|_count)?\b", RULES)}
@@ -33,7 +33,7 @@ BEFORE_SECONDS = 45
 
 
 class Recorder:
-    """One outage."""
+    """An outage."""
 
     def __init__(self, outage: Outage, folder: pathlib.Path) -> None:
         self.name = outage.name
@@ -44,7 +44,7 @@ class Recorder:
         self.failure = ""
 
     def run(self) -> None:
-        """Let it happen, and save it."""
+        """Let the outage happen, and save the recording."""
         try:
             with contextlib.ExitStack() as stack:
                 self.stack = stack
@@ -68,17 +68,17 @@ class Recorder:
             self.failure = repr(exc)
 
     def start(self) -> Site:
-        """Start the server, and end it with the recording."""
+        """Start the server; the server ends with the recording."""
         site = Site(self.folder, *self.outage.flags, descriptors=self.outage.descriptors)
         self.stack.callback(site.end)
         return site
 
     def restart(self) -> None:
-        """Start it once more."""
+        """Start the server once more."""
         self.site = self.clients.site = self.start()
 
     def scrape_until(self, seconds: float) -> None:
-        """Look at what --metrics tells, every few seconds."""
+        """Look at --metrics, every few seconds."""
         while len(self.scrapes) * STEP_SECONDS < seconds:
             time.sleep(max(self.began_at + len(self.scrapes) * STEP_SECONDS - time.monotonic(), 0))
             try:
@@ -88,7 +88,7 @@ class Recorder:
             self.scrapes.append({**numbers_of(text, NAMES), "up": int(bool(text))})
 
     def save(self, fault_at: int) -> None:
-        """Write what was seen."""
+        """Write the seen numbers."""
         names = {name for scrape in self.scrapes for name in scrape}
         series = {name: [scrape.get(name) for scrape in self.scrapes] for name in names}
         FOLDER.mkdir(exist_ok=True)
@@ -119,7 +119,7 @@ def fill_disk(recorder: Recorder) -> None:
 
 
 def take_connections(recorder: Recorder) -> None:
-    """Let slow clients have all of them."""
+    """Let slow clients have all threads."""
     slow = SlowHeads(recorder.site, 60)
     recorder.stack.callback(slow.stop)
 
@@ -135,7 +135,7 @@ def go(recorder: Recorder) -> None:
 
 
 def start_again(recorder: Recorder) -> None:
-    """Let the command end as soon as it serves, and something start it again."""
+    """Let the command end once serving, and start the command again."""
     for number in range(1, 9):
         recorder.site.end()
         recorder.scrape_until(BEFORE_SECONDS + 15 * number - 10)
@@ -152,7 +152,7 @@ def ask_without_pause(recorder: Recorder) -> None:
 
 
 def be_good(recorder: Recorder) -> None:
-    """Traffic, some requests that fail or wait, a reload, a crash, an hour without requests (much shorter), and a restart."""
+    """Traffic, some failing or waiting requests, a reload, a crash, an hour without requests (much shorter), and a restart."""
     recorder.scrape_until(60)
     recorder.site.put("die-once")
     recorder.scrape_until(90)
@@ -199,7 +199,7 @@ OUTAGES = [
 
 
 def main(names: list[str]) -> int:
-    """Record those of these names, or all; return an exit status."""
+    """Record these outages, or all; return an exit status."""
     with tempfile.TemporaryDirectory() as folder:
         recorders, threads = [], []
         for outage in OUTAGES:

@@ -1,7 +1,7 @@
-"""The files of a release, met as a user meets them: python tests/release.py [--save], by `make release-check`, which builds them.
+"""The files of a release, met as a user meets them: python tests/release.py [--save], by `make release-check`, which builds the files.
 
-It looks into dist/, and installs what is there: without a network, for type checkers, and in fresh roots of Debian,
-where each command and program serves a request. It goes on after a fault; status 1 if there was one.
+The program looks into dist/, and installs these files: without a network, for type checkers, and in fresh roots of Debian,
+where each command and program serves a request. The program goes on after a fault; status 1: there was a fault.
 --save writes benchmarks/results/release.md.
 """
 
@@ -38,9 +38,9 @@ ROOTS = {
     "forky": "python3 python3-venv python3-dev pypy3 pypy3-venv pypy3-dev gcc libc6-dev ca-certificates",
 }
 
-MOST = 1536 * 1024  # octets of a wheel; with the pages and the native path it has 1,523,705 (2026-11-29)
+MOST = 1536 * 1024  # octets of a wheel; with the pages and the native path 1,523,705 (2026-11-29)
 
-# What zig calls a system, and pip.
+# A system's name by zig, and by pip.
 MUSL = "x86_64-linux-musl"
 CROSS = {MUSL: "musllinux_1_2_x86_64", "aarch64-linux-gnu.2.17": "manylinux_2_17_aarch64"}
 
@@ -97,7 +97,7 @@ def tool(name: str) -> pathlib.Path:
 
 def only(pattern: str) -> pathlib.Path:
     """
-    Return the one file of this pattern in dist/.
+    Return the only file of this pattern in dist/.
 
     Raises:
         Fault: there is none, or there are several.
@@ -121,17 +121,17 @@ def make_venv(folder: pathlib.Path, *packages: object, options: tuple[str, ...] 
 
 
 def download(folder: pathlib.Path, *packages: object, options: tuple[str, ...] = ()) -> None:
-    """Have pip put wheels of these packages, and of all needed ones, into a folder."""
+    """Have pip put wheels of these packages, and of all needed packages, into a folder."""
     run(tool("pip"), "download", "--quiet", "--only-binary", ":all:", *options, "-d", folder, *packages)
 
 
 def is_native(name: str) -> bool:
-    """Whether a wheel of this name is for one CPython alone, and has the native path."""
+    """Whether a wheel of this name is for a single CPython, and has the native path."""
     return re.search(r"-cp\d+-cp\d+-", name) is not None
 
 
 def contents(scratch: pathlib.Path) -> str:
-    """Each file of the repository is in the sdist; in each wheel the package, its extensions and the licence."""
+    """Each file of the repository is in the sdist; in each wheel the package, with extensions, and the licence."""
     files = dists.tracked()
     faults = dists.faults_of_sdist(dists.names_of(only("*.tar.gz")), files)
     wheels = sorted(DIST.glob("*.whl"))
@@ -186,9 +186,9 @@ import aserve
 for package in aserve, aserve.rpc:
     for name in package.__all__:
         thing = getattr(package, name)
-        if thing is not aserve.rpc and name != "__version__":  # pyright does not list that
+        if thing is not aserve.rpc and name != "__version__":  # pyright does not list inherited settings
             print(f"{thing.__module__}.{thing.__qualname__}" if hasattr(thing, "__qualname__") else f"{package.__name__}.{name}")
-            for base in getattr(thing, "__mro__", ())[1:]:  # the settings of Config are those of its bases
+            for base in getattr(thing, "__mro__", ())[1:]:  # the bases of Config have the settings
                 if base.__module__.startswith("aserve."):
                     print(f"{base.__module__}.{base.__qualname__}")
 """
@@ -220,7 +220,7 @@ def types(scratch: pathlib.Path) -> str:
 def cross_wheels(scratch: pathlib.Path, targets: Mapping[str, str]) -> list[pathlib.Path]:
     """Build the wheels for foreign systems, by another compiler; return the files."""
     folder = make_venv(scratch / "cross", *BUILD_REQUIRES, "ziglang")
-    # Debian's pyconfig.h includes the one in a folder of its architecture: both targets take this machine's, and nothing else of it.
+    # Debian's pyconfig.h includes a file in an architecture's folder: both targets take this machine's file, and nothing else from there.
     debian = pathlib.Path("/usr/include", os.uname().machine + "-linux-gnu")
     for machine in ("x86_64", "aarch64"):
         (scratch / "include").mkdir(exist_ok=True)
@@ -230,7 +230,7 @@ def cross_wheels(scratch: pathlib.Path, targets: Mapping[str, str]) -> list[path
     compiler.write_text(f"#!/bin/sh\nexec {words}\n")
     compiler.chmod(0o755)
     for target, tag in targets.items():
-        # A compiler's cache is of one HOME.
+        # A compiler's cache is of a single HOME.
         env = (
             "env",
             f"CC={compiler}",
@@ -348,7 +348,7 @@ def root(suite: str) -> Callable[[pathlib.Path], str]:
 
 
 def one_python(folder: pathlib.Path, python: str) -> str:
-    """Have pip choose and install for one interpreter of a root, and serve; return a summary."""
+    """Have pip choose and install for an interpreter of a root, and serve; return a summary."""
     venv = f"/srv/venv-{python}/bin"
     inside = [ROOT / ".ci" / "root", "run", folder]
     run(*inside, python, "-m", "venv", f"/srv/venv-{python}")

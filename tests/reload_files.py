@@ -1,6 +1,6 @@
-"""Which of our files and functions does a SIGHUP run? python tests/reload_files.py prints them; test_measures.py holds them to the noted numbers.
+"""Our files and functions run by a SIGHUP: python tests/reload_files.py prints all; test_measures.py holds the counts to the noted numbers.
 
-The command runs with two workers, and sys.setprofile notes each function of the supervisor that is called: in three seconds without an event, and from
+The command runs with two workers, and sys.setprofile notes each called function of the supervisor: in three seconds without an event, and from
 SIGHUP until the reload is done and both old workers have ended.
 """
 
@@ -52,11 +52,11 @@ class Lines(logging.Handler):
         self.messages.append(record.getMessage())
 
     def wait_for(self, *parts: str) -> None:
-        """Wait until each of these stands in one line, in its order."""
+        """Wait until each of these stands in a line, in order."""
         limit = time.monotonic() + LONGEST_SECONDS
         while not any(all(part in message for part in parts) for message in list(self.messages)):
             assert time.monotonic() < limit, (parts, self.messages)
-            logging.getLogger("aserve").addHandler(self)  # the command removes others when it begins
+            logging.getLogger("aserve").addHandler(self)  # the command removes more variables at the beginning
             time.sleep(0.05)
 
 
@@ -96,7 +96,7 @@ def run() -> None:
 
 
 def functions() -> dict[str, set[Function]]:
-    """Return what runs, by the names of NOTED."""
+    """Return the run functions, by the names of NOTED."""
     done = subprocess.run([sys.executable, __file__, "run"], capture_output=True, text=True, check=True)
     found = {name: {tuple(each) for each in those} for name, those in json.loads(done.stdout).items()}
     found["a reload, beyond idle seconds"] = found["a reload"] - found["idle seconds"]
@@ -110,7 +110,7 @@ def count(found: set[Function]) -> tuple[int, int]:
 
 
 def main() -> None:
-    """Print each file with its functions, and the counts."""
+    """Print each file with functions, and the counts."""
     found = functions()
     for name, noted in NOTED.items():
         files, number = count(found[name])

@@ -1,8 +1,8 @@
-"""Good and bad clients against one server for a while: python tests/soak.py [SECONDS] [--save] [FLAGS...]
+"""Good and bad clients against a server for a while: python tests/soak.py [SECONDS] [--save] [FLAGS...]
 
-Every good request must be answered rightly while others send half heads and garbage, break
+Every good request must be answered rightly while bad clients send half heads and garbage, break
 off in the middle, read slowly or not at all.  Memory must stay flat after the warm-up, and
-no file descriptor may be left.  The server runs on the interpreter that runs this; further
+no file descriptor may be left.  The server runs on the same interpreter; further
 arguments are flags for it.  --save writes benchmarks/results/soak-INTERPRETER.json, or soak-inline-...
 for --threads 0.  Loopback only; stops by itself; the last line is the result as JSON.
 """
@@ -30,10 +30,10 @@ MIB = 1 << 20
 BENCHMARKS = pathlib.Path(__file__).parent.parent / "benchmarks"
 GOOD_THREADS = BAD_THREADS = 6
 SAMPLES = 24  # in use: when garbage is collected, and free memory given back
-# The bound on their growth, from the median of the second quarter to that of the last.
-# CPython: the allocator's slack.  PyPy: its JIT, which compiles for minutes.
+# The bound on growth, from the median of the second quarter to the median of the last.
+# CPython: the allocator's slack.  PyPy: the JIT compiles for minutes.
 # Guess, from runs of 30 and 150 seconds; in fewer PyPy has hardly begun (85 MiB were seen), and only
-# what has no bound at all is found.
+# growth without any bound is found.
 GROWTH_MIB = 48 if IS_PYPY else 12
 SHORT_SECONDS = 30.0
 SHORT_GROWTH_MIB = 192 if IS_PYPY else GROWTH_MIB
@@ -63,7 +63,7 @@ def expect(what: str, value: Any, expected: Any) -> None:
 
 
 def keep_alive(client: RawClient, rng: random.Random) -> None:
-    """Send several requests, one after another."""
+    """Send several requests in turn."""
     for _ in range(rng.randint(1, 30)):
         expect("hello", client.fetch().body, HELLO)
 
@@ -210,7 +210,7 @@ BAD = [half_head, garbage, broken_body, no_reader, pipeliner, vanish]
 
 
 class Soak:
-    """One run."""
+    """A run."""
 
     def __init__(self, addresses: list[Any], seconds: float) -> None:
         self._addresses = addresses
@@ -270,7 +270,7 @@ def soak(seconds: float, flags: list[str], folder: pathlib.Path) -> dict[str, An
         for thread in threads:
             thread.start()
         resident, samples = sample_while(threads, server, seconds / SAMPLES)
-        # The longest time limit, one tick of the timer, and the time to notice.
+        # The longest time limit, a tick of the timer, and the time to notice.
         with contextlib.suppress(AssertionError):
             wait_until(lambda: len(open_files(server)) <= len(before), 30)
         after = open_files(server)
@@ -335,7 +335,7 @@ def sample_while(
 
 
 def save(bench: str, result: dict[str, Any]) -> None:
-    """Keep a result among those of the benchmarks."""
+    """Keep a result among the benchmarks' results."""
     sys.path.append(str(BENCHMARKS))
     import record
 

@@ -1,4 +1,4 @@
-"""The fault-injecting client finds what a wrong server does, and nothing at a right one; its requests are bounded and repeatable."""
+"""The fault-injecting client finds a wrong server's faults, and nothing at a right server; the requests are bounded and repeatable."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ GOOD_ONLY = chaos_client.parse_mix("good=1")
 
 
 class WrongServer:
-    """A tiny server of the app `token`, right but for one fault at every fifth request; `limit`: requests a connection."""
+    """A tiny server of the app `token`, right but for a fault at every fifth request; `limit`: requests a connection."""
 
     def __init__(self, fault: str, limit: int = 1000) -> None:
         self._fault, self._limit = fault, limit
@@ -31,7 +31,7 @@ class WrongServer:
             writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Read one request and answer it; return whether the connection is kept."""
+        """Read and answer a request; return whether the connection is kept."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         if not head.startswith(("GET /?", "POST /?")):
             return False
@@ -61,7 +61,7 @@ class WrongServer:
 
 
 def load(fault: str, mix=GOOD_ONLY, requests=200, limit=1000, **settings):
-    """Return what the client has seen at such a server."""
+    """Return the client's view of such a server."""
 
     async def scenario():
         server = await asyncio.start_server(WrongServer(fault, limit).serve, "127.0.0.1", 0)
@@ -74,7 +74,7 @@ def load(fault: str, mix=GOOD_ONLY, requests=200, limit=1000, **settings):
 
 
 def test_nothing_is_found_at_a_right_server():
-    """Every good request amid bad ones counts as right, and the kinds come as the mix says."""
+    """Every good request amid bad requests counts as right, and the kinds come by the mix."""
     seen = load("", chaos_client.parse_mix(chaos_client.MIX))
     assert seen["is_sound"], seen
     assert seen["findings"] == []
@@ -97,18 +97,18 @@ def test_nothing_is_found_at_a_right_server():
     ],
 )
 def test_a_fault_is_found(fault, found):
-    """Of a wrong server's answers those are told that are wrong, by what is wrong with them."""
+    """A wrong server's wrong answers are told, by their faults."""
     seen = load(fault, timeout_seconds=0.5 if fault == "silent" else 30.0, requests=40 if fault == "silent" else 200)
     assert not seen["is_sound"]
     assert seen[found], seen
     assert any(each["what"] == found for each in seen["findings"])
-    if fault != "silent":  # a busy machine may not answer the others in half a second either
+    if fault != "silent":  # a busy machine may not answer the rest in half a second either
         assert sum(seen[what] for what in chaos_client.JUDGED) >= 0.1 * seen["sent"]["good"]
         assert seen["right"] >= 0.4 * seen["sent"]["good"]
 
 
 def test_a_request_that_was_run_but_not_answered_is_found():
-    """A server that closes behind the app's call makes the second try a second call."""
+    """A close behind the app's call makes the second try a second call."""
     seen = load("unasked again")
     assert seen["doubled"]
     assert not seen["is_sound"]

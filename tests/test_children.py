@@ -1,4 +1,4 @@
-"""`pytest --children`: each test runs once, in one of the children; what becomes of one is told."""
+"""`pytest --children`: each test runs once, in any of the children; each child's fate is told."""
 
 import multiprocessing
 import os
@@ -107,19 +107,19 @@ def run(tmp_path, cases, *flags, conftest=CONFTEST, ends=False):
 
 @pytest.mark.long_on_pypy
 def test_whatever_becomes_of_them(tmp_path):
-    """What passes, fails and is skipped is counted; one that kills its process has failed, and the others run all the same, each once."""
+    """Passed, failed and skipped tests are counted; a test with a killed process has failed, and the rest run all the same, each once."""
     done = run(tmp_path, CASES, "--children", "3")
     assert sorted(map(int, (tmp_path / "record").read_text().split())) == [*range(60)]
     assert done.returncode == 1 and "2 failed, 57 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
     assert sorted(re.findall(r"^FAILED \S*\[(\d+)\]", done.stdout, re.MULTILINE)) == ["33", "7"]
     assert "the process that ran it has ended: SIGKILL" in done.stdout and "for a reason" in done.stdout
-    told = re.findall(r"all: FAILED \S*\[(\d+)\]: (.*)", done.stderr)  # at once, which make does not keep back
+    told = re.findall(r"all: FAILED \S*\[(\d+)\]: (.*)", done.stderr)  # at once: make does not keep the line back
     assert sorted(told) == [("33", "assert 33 != 33"), ("7", "the process that ran it has ended: SIGKILL")]
 
 
 @pytest.mark.long_on_pypy
 def test_the_end_at_a_failure(tmp_path):
-    """With -x a test that another child is at is interrupted, and its fixtures are torn down."""
+    """With -x a second child's running test is interrupted, and the fixtures are torn down."""
     done = run(tmp_path, ENDS_EARLY, "-x", "--children", "2")
     assert done.returncode == 1 and "1 failed" in done.stdout, done.stdout + done.stderr
     with pytest.raises(ProcessLookupError):
@@ -128,7 +128,7 @@ def test_the_end_at_a_failure(tmp_path):
 
 @pytest.mark.long_on_pypy
 def test_the_end_by_a_signal(tmp_path):
-    """It names the tests that run, and their fixtures are torn down."""
+    """The signal names the running tests, and their fixtures are torn down."""
     done = run(tmp_path, ENDS_EARLY, "-k", "waits", "--children", "2", ends=True)
     assert done.returncode == 2 and "SIGTERM after 0 of 2 tests" in done.stdout, done.stdout + done.stderr
     assert re.search(r"these ran: \S*::test_waits\[\d\] \(for \d+ s\)", done.stderr)
@@ -138,7 +138,7 @@ def test_the_end_by_a_signal(tmp_path):
 
 @pytest.mark.long_on_pypy
 def test_a_child_that_does_not_begin(tmp_path):
-    """It ends the run, which has failed, and says why."""
+    """The error ends the run, which has failed, with the reason."""
     done = run(tmp_path, CASES, "--children", "2", conftest=CONFTEST + DOES_NOT_BEGIN)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "a process of tests has ended by status 3 outside of a test" in done.stdout
@@ -146,7 +146,7 @@ def test_a_child_that_does_not_begin(tmp_path):
 
 
 def test_last_reports_are_told_at_the_end(tmp_path):
-    """What a child has sent is told, though it has ended and its pipe is open elsewhere; also where that ends the run."""
+    """An ended child's sent results are told, though the pipe is open elsewhere; also at the end of the run."""
     told = []
     hook = types.SimpleNamespace(
         pytest_report_from_serializable=lambda config, data: data,
@@ -186,7 +186,7 @@ def test_shares_give_each_test_once(children, count, tmp_path):
 
 
 def test_a_child_in_place_of_another(tmp_path):
-    """It goes on with the test that its predecessor had taken, and not with the one that it was at."""
+    """A new child goes on with the test taken by the dead child, and not with the test that killed."""
     with (tmp_path / "lock").open("wb") as lock:
         shares = Shares(2, 10, lock)
         before = shares.pairs(0)

@@ -39,7 +39,7 @@ def request(method="GET", path="/", body=b"", **extra):
 
 
 class Outline(html.parser.HTMLParser):
-    """The elements of a page that must be closed, and everything it would fetch."""
+    """The unclosed elements of a page, and the addresses to be fetched."""
 
     VOID = ("meta", "link", "br")
 
@@ -100,7 +100,7 @@ def test_five_lines_work():
 
 @pytest.mark.parametrize("name", ["HTTP_HOST", "HTTP_X_<I>", "REQUEST_URI", "REMOTE_ADDR", "QUERY_STRING"])
 def test_everything_is_escaped(name):
-    """What a client sends is text, wherever it shows."""
+    """A client's octets are shown as text everywhere."""
     page = request(**{name: "<script>alert(1)</script>&\"'"})[2].decode()
     assert "<script>" not in page
     assert "HTTP_X_<I>" not in page
@@ -156,7 +156,7 @@ def test_echo_returns_the_body_unchanged(size):
 
 
 def test_echo_of_a_body_without_a_length():
-    """A chunked body is read to the end that the server promises."""
+    """A chunked body is read to the promised end."""
     environ = {"CONTENT_LENGTH": "", "wsgi.input_terminated": True}
     _, headers, received = request("POST", "/echo", b"chunks", **environ)
     assert received == b"chunks"
@@ -181,7 +181,7 @@ def test_echo_of_a_short_body():
     ],
 )
 def test_paths_and_methods(method, path, status, allow):
-    """Everything else says what there is."""
+    """Everything else names the known paths."""
     found, headers, _ = request(method, path)
     assert found == status
     assert headers.get("Allow") == allow

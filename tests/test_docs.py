@@ -176,7 +176,7 @@ def test_each_name_about_threads_and_states_is_in_the_code():
 
 
 def test_each_attribute_of_a_wire_in_the_lane_has_a_row():
-    """Each slot of a class that workers, the leader and the event loop share is in the list of docs/threads.md."""
+    """Each slot of a class shared by workers, the leader and the event loop is in the list of docs/threads.md."""
     listed = set()
     for cell in re.findall(r"^\| ([^|]+) \|", THREADS, re.M):
         of = ""
@@ -196,7 +196,7 @@ def test_each_file_about_threads_and_states_is_there():
     assert {name for name in named if not any(path.endswith(f"/{name}") for path in paths)} == set()
 
 
-# What stands in blocks
+# Text in blocks
 
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^ *```$", re.M | re.S)
 SITE_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -224,7 +224,7 @@ def check_python(text: str) -> None:
 
 
 def check_toml(text: str) -> None:
-    """Check a text as TOML; with one setting of ours, all must be ours."""
+    """Check a text as TOML; with a setting of ours, all must be ours."""
     table = tomllib.loads(text)
     table = table.get("tool", {}).get("aserve", table)
     if NAMES & {name.replace("-", "_") for name in table}:
@@ -317,7 +317,7 @@ def test_the_form_of_the_moving_pages(server):
 
 @pytest.mark.parametrize("page", SITE_PAGES, ids=lambda page: page.name)
 def test_how_it_is_installed(page):
-    """One page says how, the same as long as there is no release; a page with an extra leads there."""
+    """A single page tells the way, the same as long as there is no release; a page with an extra leads there."""
     text = page.read_text()
     is_the_place = page.name == "start.md"
     if page.name not in ("release.md", "settings.md"):  # the later form; also in texts of errors

@@ -1,4 +1,4 @@
-"""What an option adds to the engine: only what is overridden is called, and in the order of the features."""
+"""The additions of an option to the engine: only overridden methods are called, and in the order of the features."""
 
 import contextlib
 import time
@@ -27,11 +27,11 @@ class Wrapper:
 
 
 class Nothing(Extension):
-    """One that overrides nothing: each of its methods would raise."""
+    """An extension without overrides: each method would raise."""
 
 
 class Named(Extension):
-    """One that wraps the app, and the calls of each listener; `is_late`: it has no step."""
+    """An extension around the app, and around the calls of each listener; `is_late`: without a step."""
 
     def __init__(self, name, is_late=False):
         self.name, self.is_late = name, is_late
@@ -51,13 +51,13 @@ class Step(Before):
 
 
 class Timed(Extension):
-    """One that wants to know when requests came."""
+    """An extension with a wish for the arrivals of requests."""
 
     wants = ["times"]
 
 
 class Reading(Extension):
-    """One that reads the ends of requests, from many at once."""
+    """A reader of the ends of requests, from many at once."""
 
     def __init__(self):
         self.read = []
@@ -79,7 +79,7 @@ class Reading(Extension):
 
 
 class Watching(Extension):
-    """One that looks at requests as they end, if they took two seconds, and at those that become WebSockets."""
+    """A reader of ended requests of two seconds or more, and of WebSockets."""
 
     def __init__(self):
         self.seen = []
@@ -90,7 +90,7 @@ class Watching(Extension):
 
 
 class Native(Reading):
-    """One for which C counts."""
+    """An extension with counts by C."""
 
     def reader(self):
         counting = types.SimpleNamespace(write=self.write, places=(1,), thread_seconds=3.0, add=print)
@@ -98,7 +98,7 @@ class Native(Reading):
 
 
 class Timer(Extension):
-    """One that does something while the server serves."""
+    """An extension with work while the server serves."""
 
     def __init__(self, name, log, can_start=True):
         self.name, self.log, self.can_start = name, log, can_start
@@ -119,7 +119,7 @@ CONTEXT = ListenerContext("a listener", None, lambda connection: False)
 
 
 def test_nothing():
-    """What nobody has asked for costs no request a step."""
+    """An unasked extension costs no request a step."""
     for extensions in (Extensions(), Extensions([Nothing(CONFIG)])):
         assert (
             extensions.wrap_app(apps.hello) is apps.hello and extensions.wrap_calls(apps.hello, CONTEXT) is apps.hello
@@ -134,7 +134,7 @@ def test_nothing():
 
 
 def test_the_order():
-    """The first wraps those behind it, and its step is the first; one without a step for this listener has none."""
+    """The first extension wraps the later, and has the first step; an extension may have no step for a listener."""
     extensions = Extensions([Named("first"), Nothing(CONFIG), Named("second", is_late=True)])
     outer = extensions.wrap_app(apps.hello)
     assert (outer.name, outer.inner.name, outer.inner.inner) == ("first", "second", apps.hello)
@@ -144,19 +144,19 @@ def test_the_order():
 
 
 def test_the_name_of_the_app():
-    """The log names the app, and not what is in front of it."""
+    """The log names the app, and not the extensions in front."""
     outer = Extensions([Named("first")]).wrap_app(apps.hello)
     assert (outer.__module__, outer.__qualname__) == (apps.__name__, "hello")
     assert Extensions([Named("first")]).wrap_app(Wrapper(None, "")).__qualname__ == "Wrapper"
 
 
 def test_times():
-    """They are taken if one of them reads them."""
+    """Times are taken for any reader of times."""
     assert Extensions([Nothing(CONFIG), Timed(CONFIG)]).wants_times
 
 
 def test_fields():
-    """They are those of all, in the order of the extensions."""
+    """The fields of all extensions, in the order of the extensions."""
 
     class Adding(Extension):
         def __init__(self, *names):
@@ -174,7 +174,7 @@ def test_fields():
 
 
 def test_protocols():
-    """They are those of all, asked for at each start: later ones are for other names."""
+    """The certificates of all extensions, asked for at each start: later certificates are for further names."""
     asked = []
 
     class Adding(Extension):
@@ -196,14 +196,14 @@ def test_protocols():
 
 
 def test_a_listener():
-    """It says whether its listener speaks HTTP."""
+    """An extension hears whether a listener speaks HTTP."""
     for protocol, is_http in [("http", True), ("https", True), ("uwsgi", False), ("scgi", False)]:
         listener = types.SimpleNamespace(bind=types.SimpleNamespace(protocol=protocol))
         assert ListenerContext(listener, None, lambda connection: False).is_http is is_http
 
 
 def test_from_start_to_stop():
-    """They start in their order and stop in reverse, as often as their server does."""
+    """Extensions start in order and stop in reverse, at each start and stop of the server."""
     log = []
     extensions = Extensions([Timer("first", log), Nothing(CONFIG), Timer("second", log)])
     extensions.stop()
@@ -219,7 +219,7 @@ def test_from_start_to_stop():
 
 
 class Listener:
-    """One that can be closed."""
+    """A closable thing."""
 
     is_closed = False
 
@@ -228,7 +228,7 @@ class Listener:
 
 
 class Supervising(Extension):
-    """One that does something in a supervisor, and in a worker at its word."""
+    """An extension with work in a supervisor, and in a worker at the supervisor's word."""
 
     def __init__(self, *bound):
         self.bound = bound
@@ -247,7 +247,7 @@ class Supervising(Extension):
 
 
 def test_a_supervisor():
-    """What they listen on is bound by all or by none; what the code before listened on for others is closed."""
+    """Listeners are bound for all extensions or for none; inherited listeners without an owner are closed."""
     first, second = Listener(), Listener()
     extensions = Extensions([Nothing(None), Supervising(first), Supervising(second)])
     assert extensions.bind() == [first, second]
@@ -260,7 +260,7 @@ def test_a_supervisor():
 
 
 def test_orders():
-    """They are obeyed by those that have started; what none knows is none's."""
+    """Words are obeyed by started extensions; an unknown word is nobody's."""
     one = Supervising()
     extensions = Extensions([one])
     extensions.obey("go")
@@ -271,7 +271,7 @@ def test_orders():
 
 
 def test_one_that_cannot_start():
-    """Those before it stop again, and those behind it do not start."""
+    """Earlier extensions stop again, and later extensions do not start."""
     log = []
     extensions = Extensions([Timer("first", log), Timer("second", log, can_start=False), Timer("third", log)])
     with pytest.raises(BindError, match="second"):
@@ -282,7 +282,7 @@ def test_one_that_cannot_start():
 
 
 def ended(code, seconds):
-    """Return a request that ends after so long."""
+    """Return a request of so many seconds."""
     exchange = Exchange("", 0)
     exchange.connection = FakeConnection()
     exchange.arrived_at = time.monotonic() - seconds
@@ -291,7 +291,7 @@ def ended(code, seconds):
 
 
 def test_ends_of_requests():
-    """Each is read by those that read ends, in the way that they do; one that waits is told when requests pause."""
+    """Each end is read by each reader, in the reader's way; a waiting end is told when requests pause."""
     reading, watching, executor = Reading(), Watching(), InlineExecutor()
     extensions = Extensions([reading, Nothing(CONFIG), watching])
     extensions.start(SERVER)
@@ -318,17 +318,17 @@ def test_nothing_waits_for_one_that_sees_each():
 
 
 def test_what_c_counts():
-    """One that says where is counted for."""
+    """Counts of C go to the named place."""
     ends = Extensions([Native()]).new_ends(InlineExecutor())
     assert ends.parts[6] == (1,) and ends.thread_seconds == 3.0
 
 
 def test_what_is_prepared():
-    """It is entered before anything is bound, in their order, and left in reverse."""
+    """Contexts are entered before anything is bound, in order, and left in reverse."""
     log = []
 
     class Preparing(Extension):
-        """One that prepares something."""
+        """An extension with a preparation."""
 
         def __init__(self, name):
             self.name = name
@@ -345,11 +345,11 @@ def test_what_is_prepared():
 
 
 def test_logs_that_are_not_open():
-    """SIGUSR1 may come before a server has started, and after it could not: there is nothing to go on with."""
+    """SIGUSR1 may come before a server's start, and after a failed start: there is nothing to go on with."""
     log = []
 
     class Logging(Extension):
-        """One with a log."""
+        """An extension with a log."""
 
         def start(self, context):
             log.append("opened")
@@ -368,11 +368,11 @@ def test_logs_that_are_not_open():
 
 @pytest.mark.provokes("internal error;")
 def test_a_second_that_fails(caplog):
-    """The others have theirs; the log says whose fault it is."""
+    """The rest have their turn; the log names the faulty extension."""
     log = []
 
     class Broken(Timer):
-        """One with a mistake."""
+        """An extension with a mistake."""
 
         def on_second(self):
             raise KeyError("x")

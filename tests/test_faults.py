@@ -1,4 +1,4 @@
-"""The guards of the tests themselves: what nobody has handled fails the test that runs, and says where it was."""
+"""The guards of the tests themselves: an unhandled fault fails the running test, and tells the place."""
 
 import pathlib
 import re
@@ -13,7 +13,7 @@ TESTS = pathlib.Path(__file__).parent
 
 pytestmark = pytest.mark.checkout
 
-# A conftest for tests elsewhere: with all that ours does.
+# A conftest for tests elsewhere, with all of ours.
 CONFTEST = f"""
 import importlib.util
 import sys
@@ -113,12 +113,12 @@ def said(tmp_path_factory) -> str:
 @pytest.mark.long_on_pypy
 @pytest.mark.slow
 def test_what_nobody_has_handled_fails_its_test(said):
-    """In a callback, a task, a thread, a finalizer, a process, or logged by us: its test fails, and shows the place."""
+    """In a callback, a task, a thread, a finalizer, a process, or logged by us: the test fails, and shows the place."""
     names = [line.split("(")[0][len("def ") :] for line in RAISES.splitlines() if line.startswith("def test_")]
     failed = re.findall(r"^(?:FAILED|ERROR) \S*test_it.py::(\w+)", said, re.MULTILINE)
     assert sorted(failed) == sorted(names), said
     shown = re.split(r"^_{3,} .* _{3,}$", said, flags=re.MULTILINE)[1:]
-    assert len(shown) == len(names) + 1  # and one of the other file
+    assert len(shown) == len(names) + 1  # and a test of the second file
     for part in shown:
         assert "ValueError: on the floor" in part and 'raise ValueError("on the floor")' in part, part
 
@@ -126,13 +126,13 @@ def test_what_nobody_has_handled_fails_its_test(said):
 @pytest.mark.long_on_pypy
 @pytest.mark.slow
 def test_a_fault_that_is_provoked_passes(said):
-    """A test that names the line provokes it on purpose; another line still fails it."""
+    """A test with the line named provokes the fault on purpose; any further line still fails the test."""
     assert "test_provoked.py::test_our_own_bug" not in said, said
     assert "test_provoked.py::test_task" in said, said
 
 
 def test_a_context_is_shown_with_its_traceback():
-    """What asyncio tells is there, and where the exception was raised."""
+    """The words of asyncio are there, and the place of the exception."""
     try:
         raise KeyError("lost")
     except KeyError as exc:
@@ -143,19 +143,19 @@ def test_a_context_is_shown_with_its_traceback():
 
 
 def test_a_log_is_searched():
-    """Faults are shown with the lines behind them; a failing app, and what is provoked, are none."""
+    """Faults are shown with the following lines; a failing app, and a provoked fault, are none."""
     log = "app failed\nTraceback\nValueError\nException in callback f()\nTraceback\nOSError"
     assert faults_in(log) == "Exception in callback f()\nTraceback\nOSError"
     assert faults_in(log, ("in callback f",)) == faults_in("app failed\nTraceback") == ""
 
 
 def test_each_exception_is_there():
-    """The table of `make coverage` names modules that there are, and those below 100 alone."""
+    """The table of `make coverage` names existing modules, below 100 alone."""
     assert all((TESTS.parent / name).is_file() and floor < 100 for name, floor in floors.FLOORS.items())
 
 
 def test_below_a_floor(monkeypatch):
-    """A module that is below its floor, or is gone, is told; one that has risen is not. A new module's floor is 100."""
+    """A module below the floor, or a missing module, is told; a risen module is not. A new module's floor is 100."""
     monkeypatch.setattr(floors, "missing_in", lambda name: "12")
     table = {"same.py": 99, "low.py": 98, "risen.py": 50, "gone.py": 99}
     found = {"same.py": 99.0, "low.py": 97.9, "risen.py": 60.0, "whole.py": 100.0, "new.py": 99.9}

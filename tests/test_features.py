@@ -1,4 +1,4 @@
-"""The list of features: none is forgotten, and each is read from its own settings."""
+"""The list of features: none is forgotten, and each is read from the feature's own settings."""
 
 import dataclasses
 import importlib
@@ -21,13 +21,13 @@ from aserve.features.wire_log import WireLog
 from aserve.processes.fleet.plan import Plan
 from aserve.settings import EngineSettings
 
-# Only a child process imports them, where --https is used; they import the extra `acme`.
+# Only a child process imports these, with --https; these import the extra `acme`.
 OF_A_CHILD = {f"features.https.{name}" for name in ("account", "challenges", "keys", "order", "program")}
 HAS_ACME = importlib.util.find_spec("acme") is not None
 
 
 def classes_of_features():
-    """Return the classes that the modules of features define."""
+    """Return the classes of the modules of features."""
     rooms = ("features.", "compat.moving.", "compat.routes", "compat.uwsgi_api")
     names = [name for name in MODULES if name.startswith(rooms) and (name not in OF_A_CHILD or HAS_ACME)]
     modules = [importlib.import_module(f"aserve.{name}") for name in names]
@@ -40,7 +40,7 @@ def classes_of_features():
 
 
 def test_all_are_listed():
-    """A feature that is there can be turned on."""
+    """A present feature can be turned on."""
     found = classes_of_features()
     of_an_origin = {
         GunicornHooks,
@@ -48,14 +48,14 @@ def test_all_are_listed():
         UwsgiHooks,
         UwsgiImports,
         UwsgiLogFiles,
-    }  # which other servers' settings bring
+    }  # by settings of foreign servers
     assert {one for one in found if issubclass(one, Extension)} <= {*FEATURES} | of_an_origin
     assert {one for one in found if issubclass(one, EngineSettings)} == set(Config.__bases__)
     assert len(set(FEATURES)) == len(FEATURES)
 
 
 def test_rows_of_all():
-    """Every setting is a row of the engine or of one feature, which may build on another's."""
+    """Every setting is a row of the engine or of a single feature, perhaps built on a second feature's."""
     own = {field.name for base in Config.__bases__ for field in dataclasses.fields(base)}
     engine = [field.name for field in dataclasses.fields(EngineSettings)]
     names = [setting.name for setting in SETTINGS]
@@ -63,14 +63,14 @@ def test_rows_of_all():
 
 
 def test_none_by_default():
-    """A server that asks for nothing has no extension, but for the one that looks at its start whether anything reads its log."""
+    """A server without settings has no extension, but for the look at the log's reader at the start."""
     extensions = extensions_of(Config())
     assert not extensions.wants_times and not extensions.sees_responses
     assert [feature for feature in FEATURES if feature.is_on(Config())] == [WireLog]
 
 
 def test_what_turns_one_on():
-    """Its switches are names of settings; any of them is enough."""
+    """The switches are names of settings; any is enough."""
     assert {name for feature in FEATURES for name in feature.switches} <= {setting.name for setting in SETTINGS}
 
     class Either(Extension):
@@ -87,11 +87,11 @@ def test_what_turns_one_on():
 
 
 def test_the_life_of_a_process(monkeypatch):
-    """Those that are on are told of an event, and after them those of another server's settings; others are not made."""
+    """Active features are told of an event, and then features of a foreign server's settings; the rest are not made."""
     told = []
 
     class Noting(Extension):
-        """One that notes its name, and the event."""
+        """A feature with notes of name and event."""
 
         def on_life(self, event, context):
             told.append((type(self).__name__, event))
@@ -114,7 +114,7 @@ def test_the_life_of_a_process(monkeypatch):
 
 
 def test_what_a_user_may_not_read():
-    """What workers import later is there before the process becomes another user, which may not be able to read it."""
+    """Later imports of workers are there before the process becomes a different user, perhaps without the right to read."""
     settings = {
         "access_log": "-", "slow_request_seconds": 5, "metrics": ":0", "uwsgi_module": "on", "workers": 1, "control": "ctl", "compress": True,
         "static": ["/s=/tmp"], "x_sendfile": ["/tmp"],

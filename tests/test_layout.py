@@ -1,4 +1,4 @@
-"""The plan of the house: who may know whom, and each file beside a test.
+"""The plan of the house: the allowed imports, and each file beside a test.
 
 The table of rooms is the plan itself. When the code teaches better, change the table, with the reason in the commit.
 """
@@ -353,10 +353,10 @@ FOLDERS = sorted(
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_every_source_has_its_tests(folder):
     """
-    Each source file has a test file of its name, and each test file a source.
+    Each source file has a test file of that name, and each test file a source.
 
-    Tests of one source that would fill more than one file are cut by behaviour: test_executor.py is
-    the first, test_executor_stop.py a further one, which stands beside it in a listing.
+    Tests of a source for more than a file are cut by behaviour: test_executor.py is
+    the first, test_executor_stop.py the next in a listing.
     """
     sources, tests = mirrored(PACKAGE / folder, TESTS / folder)
     assert sources - tests == set(), "sources without a test file"
@@ -372,7 +372,7 @@ def test_files_of_tests_are_short():
 
 
 def test_long_files_say_why():
-    """A source of more than 400 lines has the reason in its docstring, or in its first comment."""
+    """A source of more than 400 lines has the reason in the docstring, or in the first comment."""
     sources = [path for room in ("aserve", "cparsers", "native") for path in (ROOT / room).rglob("*.*")]
     texts = {path: path.read_text() for path in sources if path.suffix in (".py", ".c", ".h")}
     long = {path: text for path, text in texts.items() if text.count("\n") > 400}

@@ -1,4 +1,4 @@
-"""How the parts are tied is no worse than it was, and each bound is what is reached."""
+"""The ties of the parts are no worse than before, and each bound is the reached number."""
 
 import measures
 import pytest
@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.checkout, ONCE]
 
 @pytest.mark.parametrize("measure", measures.MEASURES, ids=lambda measure: measure.name)
 def test_a_bound_is_what_is_reached(measure):
-    """One that has become better has its bound in the same commit, so that it stays so."""
+    """A better number has a new bound in the same commit, and stays."""
     assert measure.bound * 0.95 <= measure.count() <= measure.bound
 
 
@@ -28,7 +28,7 @@ def test_files_and_functions_of_a_reload():
 
 
 def test_rooms_are_there():
-    """A room that is renamed would count for nothing."""
+    """A renamed room would count for nothing."""
     rooms = {room_of(name) for name in MODULES}
     assert rooms >= measures.ENGINE | measures.OPTIONS and not measures.ENGINE & measures.OPTIONS
 

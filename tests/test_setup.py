@@ -46,7 +46,7 @@ def setup(monkeypatch):
     ],
 )
 def test_limited_api_serves_every_cpython_with_a_gil(monkeypatch, setup, implementation, is_free_threaded, options):
-    """Without the extension of CPython's own API one wheel serves every CPython with a GIL; the rest have one each."""
+    """Without the extension of CPython's own API a single wheel serves every CPython with a GIL; the rest have a wheel each."""
     monkeypatch.setattr(sys.implementation, "name", implementation)
     monkeypatch.setattr(sysconfig, "get_config_var", {"Py_GIL_DISABLED": is_free_threaded}.get)
     monkeypatch.setenv("ASERVE_BUILD_NATIVE", "off")
@@ -148,7 +148,7 @@ def test_what_must_not_be_released():
 
 
 def test_every_version_is_tested():
-    """Each version named by the classifiers is one with tested wheels, and the other way round."""
+    """Each version of the classifiers has tested wheels, and conversely."""
     named = re.findall(r'"Programming Language :: Python :: 3\.(\d+)"', PROJECT)
     built = re.search(r"^build = \[([^]]*)\]", PROJECT, re.MULTILINE)[1]
     assert named == re.findall(r"cp3(\d+)-", built)

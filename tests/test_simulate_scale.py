@@ -1,4 +1,4 @@
-"""The plan on paper: its tables are what the simulation says, and the simulation says what theory does."""
+"""The plan on paper: the tables are the simulation's, and the simulation agrees with theory."""
 
 import pathlib
 import random
@@ -24,7 +24,7 @@ def test_the_page_has_the_tables_of_make_docs(scale):
 
 
 def test_one_server_is_as_in_theory(scale):
-    """One thread, M/M/1: it waits for rho / (1 - rho), and the response times are exponential."""
+    """A single thread, M/M/1: a request waits for rho / (1 - rho), and the response times are exponential."""
     assert scale["mean_wait"](0.5, 1) == pytest.approx(1.0)
     assert scale["mean_wait"](0.8, 1) == pytest.approx(4.0)
     seen = scale["simulate"](0.5, 1, 1)
@@ -33,7 +33,7 @@ def test_one_server_is_as_in_theory(scale):
 
 
 def test_a_slow_host_gets_less(scale):
-    """By free threads it gets what it can serve."""
+    """By free threads a slow host gets a fitting share."""
     Host, AgentCheck = scale["Host"], scale["AgentCheck"]
     hosts = [Host(2, 1.0), Host(2, 1.0)]
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""The documentation as a site: it is built without a warning, its menu folds, and its search finds what people type."""
+"""The documentation as a site: built without a warning, with a folding menu, and a search for people's words."""
 
 import contextlib
 import functools
@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.skipif(not HAS_SPHINX, reason="the extra docs is not installed"),
 ]
 
-# What is typed, and the page that comes first.
+# The typed words, and the first page.
 WORDS = {
     "nginx": "nginx", "timeout": "timeouts", "workers": "workers", "port": "command", "json log": "logging", "http2": "http",
     "letsencrypt": "letsencrypt", "docker": "containers", "systemd": "systemd", "gunicorn": "moving-from-gunicorn", "502": "trouble", "slow": "slow",
@@ -92,7 +92,7 @@ def test_the_search_finds_what_people_type(site, tmp_path):
 
 @needs_chromium
 def test_forty_questions_find_their_pages(site, tmp_path):
-    """The first three results of at least 38 have a page that answers; no page about the inside of aserve is among them."""
+    """The first three results of at least 38 have an answering page; no page about the inside of aserve is among the results."""
     missed = {}
     with served(site) as address, browsing(tmp_path / "profile") as page:
         for question, names in QUESTIONS.items():
@@ -109,7 +109,7 @@ def test_forty_questions_find_their_pages(site, tmp_path):
 @needs_chromium
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_page_has_menu_width_and_hyphens(site, tmp_path, width):
-    """The menu shows the section of the page and folds the others; a flag keeps its hyphens."""
+    """The menu shows the section of the page and folds the rest; a flag keeps all hyphens."""
     with served(site) as address, browsing(tmp_path / "profile") as page:
         for name in ("docs/index", "docs/nginx", "docs/settings", "README"):
             page.show(f"{address}/{name}.html", width=width)

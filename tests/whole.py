@@ -1,9 +1,9 @@
-"""Run every test, those marked long too, in steps that resume: python tests/whole.py [--rounds N] VENV...
+"""Run every test, long tests too, in resumable steps: python tests/whole.py [--rounds N] VENV...
 
-A step is a folder of tests, some files of e2e, or the files beside the folders, on one interpreter; it takes some minutes. What it found
-is written to build/whole/COMMIT.jsonl when it ends, a line each, and all that pytest has printed to a file of its own beside it. Started again on
-the same commit, the run goes on: a step that has passed with these files is not run again, one that has failed is, and in the end each failure of
-this commit is told. With files that are not committed every step runs. The exit status is 1 if a step has failed now. `--rounds N` runs each step
+A step is a folder of tests, some files of e2e, or the files beside the folders, on an interpreter, for some minutes. The result
+is written to build/whole/COMMIT.jsonl at the end, a line each, and all output of pytest to a file beside. Started again on
+the same commit, the run goes on: a step passed with these files is not run again, a failed step is, and in the end each failure of
+this commit is told. With uncommitted files every step runs. The exit status is 1 if a step has failed now. `--rounds N` runs each step
 N times, one round after another.
 """
 
@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 RESULTS = ROOT / "build/whole"
-FILES_EACH = 12  # of e2e in one step: so that little is lost where a run is stopped. Guess.
-LIMIT_SECONDS = 1800  # of one step; pytest-timeout ends a test that hangs within two minutes
+FILES_EACH = 12  # of e2e in a step: little is lost where a run is stopped. Guess.
+LIMIT_SECONDS = 1800  # of a step; pytest-timeout ends a hanging test within two minutes
 SPREAD = ("--children", "4")  # the Makefile says why, and why PyPy has plain asserts
 
 
 class Step(NamedTuple):
-    """What one run of pytest does."""
+    """A run of pytest."""
 
     round: int
     venv: str
@@ -36,7 +36,7 @@ class Step(NamedTuple):
 
 
 def parts_of(tests: pathlib.Path) -> Iterator[tuple[str, list[pathlib.Path]]]:
-    """Yield each part of the suite: its name and its paths. Together they are all test files."""
+    """Yield each part of the suite: name and paths. Together the parts are all test files."""
     for folder in sorted({path.parent for path in tests.rglob("test_*.py")} - {tests}):
         files = sorted(folder.glob("test_*.py"))
         pieces = (
@@ -59,7 +59,7 @@ def steps_of(venvs: Sequence[str], rounds: int, tests: pathlib.Path = TESTS) -> 
 
 
 def read_records(file: pathlib.Path) -> list[dict[str, Any]]:
-    """Return what the file says of steps; a line that was cut off counts for nothing."""
+    """Return the file's records of steps; a cut line counts for nothing."""
     records = []
     for line in file.read_text().splitlines() if file.exists() else ():
         with contextlib.suppress(ValueError):
@@ -68,17 +68,17 @@ def read_records(file: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def is_of(record: dict[str, Any], step: Step) -> bool:
-    """Whether a record is of this step, whatever files it had then."""
+    """Whether a record is of this step, whatever the files then."""
     return (record["round"], record["venv"], record["name"]) == step[:3]
 
 
 def has_passed(record: dict[str, Any], step: Step) -> bool:
-    """Whether a record says that a step has passed, with the files that it has now."""
+    """Whether a step has passed by a record, with the present files."""
     return is_of(record, step) and record["status"] == 0 and record["paths"] == [*step.paths]
 
 
 def run_step(step: Step, log: pathlib.Path) -> int:
-    """Run pytest, all output into `log`; return its exit status. What takes too long tells what it is at, and ends."""
+    """Run pytest, all output into `log`; return the exit status. A run of too long tells the running test, and ends."""
     python = ROOT / step.venv / "bin/python"
     is_pypy = "pypy" in os.path.realpath(python)
     environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **({"PYPY_GC_NURSERY": "32M"} if is_pypy else {})}
@@ -90,7 +90,7 @@ def run_step(step: Step, log: pathlib.Path) -> int:
 
 
 def commit() -> str:
-    """Return the commit that is checked out; "" if files differ from it."""
+    """Return the present commit; "": files differ."""
 
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
@@ -99,7 +99,7 @@ def commit() -> str:
 
 
 def run_steps(steps: Sequence[Step], results: pathlib.Path, name: str, run: Any = run_step) -> list[Step]:
-    """Run what has not passed yet; write and print what is found as it comes; return the steps that have failed."""
+    """Run steps without a pass; write and print each result at once; return the failed steps."""
     results.mkdir(parents=True, exist_ok=True)
     file = results / f"{name}.jsonl"
     before = read_records(file)
@@ -113,7 +113,7 @@ def run_steps(steps: Sequence[Step], results: pathlib.Path, name: str, run: Any 
         status = run(step, log)
         seconds = round(time.monotonic() - begun)
         with file.open("a") as out:
-            # Begun on a line of its own: a run that was killed may have left a part of one.
+            # Begun on a new line: a killed run may have left a part of a line.
             out.write(
                 "\n" + json.dumps({**step._asdict(), "status": status, "seconds": seconds, "log": log.name}) + "\n"
             )

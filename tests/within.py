@@ -1,7 +1,7 @@
-"""Run a command for some seconds at most, and end what it leaves behind: python tests/within.py SECONDS COMMAND...
+"""Run a command for some seconds at most, and end all processes left behind: python tests/within.py SECONDS COMMAND...
 
 At the limit the command gets SIGTERM, and SIGKILL a minute later. Once the command has ended, this program kills all that the command has
-started and not ended. On Linux no process escapes by a session of its own: this program becomes the parent of each whose parent has ended.
+started and not ended. On Linux no process escapes by a session of its own: this program becomes the parent of each orphan.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import signal
 import sys
 
 PR_SET_CHILD_SUBREAPER = 36
-GRACE_SECONDS = 60  # for pytest to tear down what it has set up. Guess.
+GRACE_SECONDS = 60  # for pytest to tear down all fixtures. Guess.
 WHAT_TO_DO = (
     "`make test-whole` runs the suite in steps, and goes on where it stopped; `make test LIMIT=3600` has more seconds"
 )
@@ -45,7 +45,7 @@ def main(seconds: str, *command: str) -> int:
 
 
 def kill_the_rest() -> None:
-    """Kill each child of this process, until none comes after it."""
+    """Kill each child of this process, until none is left."""
     with contextlib.suppress(ChildProcessError):
         while True:
             for children in glob.glob("/proc/self/task/*/children"):

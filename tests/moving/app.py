@@ -1,4 +1,4 @@
-"""The app of each case: it says what a server has made of a request and of its process."""
+"""The app of each case tells a server's view of a request, and the serving process."""
 
 import json
 import os
@@ -20,7 +20,7 @@ FIELDS = ("HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_PROTO", "HTTP_X_FORWARDED_SS
 
 
 def application(environ, start_response):
-    """Answer with JSON; /slow takes a while, and writes when it was at work."""
+    """Answer with JSON; /slow takes a while, and writes the times of its work."""
     if environ["PATH_INFO"] == "/slow":
         return slow(start_response)
     told = {name: environ.get(name) for name in (*TOLD, *FIELDS)}
@@ -37,7 +37,7 @@ def application(environ, start_response):
 
 
 def slow(start_response):
-    """Write the times of begin and end to a file, from which the number of requests at once is counted."""
+    """Write the times of begin and end to a file, for a count of requests at once."""
     began = time.monotonic()
     time.sleep(0.5)
     line = f"{began} {time.monotonic()} {os.getpid()} {threading.get_ident()}\n"

@@ -1,4 +1,4 @@
-"""What a difference between another server and aserve means for a deployment: no harm, a line of the log, or neither.
+"""The meaning of a difference between another server and aserve for a deployment: no harm, a line of the log, or neither.
 
 A difference is a text of `differences` in compare.py, as "exit: -3 -> 0".
 """
@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 SAME, HARMLESS, WARNED, DIFFERENT = KINDS = ("same", "harmless", "warned", "different")
-# What a difference is like, and why it does no harm.
+# The form of a difference, and the reason for no harm.
 WITHOUT_HARM = {
     r"exit: -?\d+ -> 0": "the exit status is 0 after a signal that ends the server",
     r"left: \[.*\] -> \[\]": "aserve removes its pid file, socket and FIFO at the end",
@@ -30,7 +30,7 @@ OF_MAPPED = (
     r"proxied: wsgi\.url_scheme: http -> https",
     "at `[::]` a proxy of IPv4 is one that `forwarded_allow_ips` names",
 )
-# What a difference is like, and the line of the log that says it.
+# The form of a difference, and the line of the log with the difference.
 BY_LINES = {
     r"(logs|line): .*": r"messages go to standard error|it is not written|nothing is written there|logger|hyphen for what|has the form of",
     r"(sockets|left): .*stats.*": r"stats = ",
@@ -41,7 +41,7 @@ BY_LINES = {
 
 
 class Classed(NamedTuple):
-    """A difference, its kind, and why it is of this kind."""
+    """A difference, the kind, and the reason for the kind."""
 
     text: str
     kind: str
@@ -52,7 +52,7 @@ class Classed(NamedTuple):
 
 
 def classed(differences: Mapping[str, str], said: Collection[str]) -> list[Classed]:
-    """Return each difference with its kind; `said`: the lines of aserve's log."""
+    """Return each difference with a kind; `said`: the lines of aserve's log."""
     texts = list(differences.values())
     is_mapped = any("::ffff:" in text for text in texts)
     harmless = dict([*WITHOUT_HARM.items(), *([OF_MAPPED] if is_mapped else [])])
@@ -73,7 +73,7 @@ def _has_all_fields(text: str) -> bool:
     """
     Whether no field of the other server's response is missing, if the difference is in fields.
 
-    Cache-Control stands for Expires (RFC 9111 5.3); whether both say the same time is a difference of its own, `fresh`.
+    Cache-Control stands for Expires (RFC 9111 5.3); whether both say the same time is a further difference, `fresh`.
     """
     match = re.fullmatch(r"\w+: fields: \[(.*)\] -> \[(.*)\]", text)
     if match is None:

@@ -1,10 +1,10 @@
 """Compare uWSGI and gunicorn with aserve, case by case: `make moving`.
 
 Each file of cases/ has the structure of a real deployment's: a configuration of uWSGI (.ini, .yaml, .xml) or gunicorn (.py), a command line
-(.cmd), or a program that runs gunicorn (.py, with its command in the first line); files/ has what they name.
-It runs in a folder of its own, on a free port of loopback, once on the server for which it was written and once on aserve. What each does is
-recorded in recorded.json as soon as it is known, and docs/moving-table.md and two of the moving pages (pages.py) are written from
-that. A case that is recorded is not run again, but with --again; with --ours only aserve runs it again.
+(.cmd), or a program around gunicorn (.py, with the command in the first line); files/ has the named files.
+A case runs in a new folder, on a free port of loopback, once on the case's own server and once on aserve. The acts of both are
+recorded in recorded.json at once; docs/moving-table.md and two of the moving pages (pages.py) are written from
+the records. A recorded case is not run again, but with --again; with --ours only aserve runs again.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Facts = dict[str, Any]
 
 
 class Case:
-    """One file, and the way to start."""
+    """A file, and the way to start."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path, self.name, self.text = path, path.name, path.read_text()
@@ -87,9 +87,9 @@ class Case:
 
 def run(case: Case, before: list[str], is_translated: bool = False) -> Facts:
     """
-    Run a case; `before`: what stands before its words: ["/venv/bin/aserve"], or ["/venv/bin/"] for the server itself.
+    Run a case; `before`: the words in front of the case's words: ["/venv/bin/aserve"], or ["/venv/bin/"] for the server itself.
 
-    `is_translated`: aserve serves what `aserve translate` makes of it, which is `printed` then.
+    `is_translated`: aserve serves the output of `aserve translate`, `printed` then.
     """
     with tempfile.TemporaryDirectory(prefix="moving-") as name, socket.socket() as reserved:
         # Bound until the end: no client beside this run gets the port, and a server may listen there, as both say SO_REUSEADDR.
@@ -349,7 +349,7 @@ def packet(method: str, target: str, fields: Mapping[str, str], body: bytes) -> 
 
 
 def at_once(case: Case, place: Any, folder: pathlib.Path) -> int:
-    """Return how many of AT_ONCE requests run at once, at most; on a busy machine one worker may have many, so ask more than once."""
+    """Return how many of AT_ONCE requests run at once, at most; on a busy machine a single worker may have many, so ask more than once."""
     most = 0
     for _ in range(ROUNDS):
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:

@@ -1,7 +1,7 @@
-"""What the records say on docs/moving-from-uwsgi.md and moving-from-gunicorn.md: what to look at when one moves; `make moving` writes it.
+"""The records on docs/moving-from-uwsgi.md and moving-from-gunicorn.md: a list for a move; `make moving` writes the list.
 
-A row is a line of aserve's log, or a difference without harm, and names a case that has it. A page has its rows if they are few; otherwise
-docs/moving-table.md has them, so that a reader's next step is not behind them.
+A row is a line of aserve's log, or a difference without harm, and names a case. A page has few rows; otherwise
+docs/moving-table.md has the rows, so that a reader's next step does not stand behind many rows.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ PLACE = re.compile(r"^(aserve: error: )?(case\.\w+(:\d+)?|uWSGI's command line|g
 
 
 class Compared(NamedTuple):
-    """A case that was run on another server and on aserve."""
+    """A case after runs on another server and on aserve."""
 
     name: str
-    server: str  # for which it was written
+    server: str  # the case's own
     about: str
-    found: Sequence[Classed]  # what differs
+    found: Sequence[Classed]  # the differences
     said: Sequence[str]  # lines of aserve's log
 
 
 def write_pages(cases: Sequence[Compared]) -> None:
-    """Write what the cases say into the pages."""
+    """Write the cases' rows into the pages."""
     for server, page in PAGES.items():
         page.write_text(build_page(page.read_text(), server, cases))
 
 
 def build_page(text: str, server: str, cases: Iterable[Compared]) -> str:
-    """Return the text of a page with what the cases say now."""
+    """Return the text of a page with the cases' present rows."""
     before, begin, rest = text.partition(BEGIN)
     own = [case for case in cases if case.server == server]
     return before + begin + _look_at(NAMES[server], own) + END + rest.partition(END)[2]
@@ -63,7 +63,7 @@ def _look_at(server: str, cases: Sequence[Compared]) -> str:
 
 
 def build_long_rows(cases: Iterable[Compared]) -> str:
-    """Return sections with the rows that are too many for their pages."""
+    """Return sections with rows too many for the pages."""
     return "".join(
         f"\n## {NAMES[server]}\n{_rows(own)}"
         for server in PAGES
