@@ -141,6 +141,7 @@ class RequestReceiver:
             self.live_body.feed_error("the connection was closed before the end of the request body")
         elif self._body is not None:
             self._body.close()  # closes the file now, not when the garbage is collected
+            self._exchange = None
 
     @property
     def incomplete(self) -> list[Exchange]:

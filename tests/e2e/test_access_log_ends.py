@@ -111,9 +111,10 @@ def test_a_body_that_does_not_come(logged, raw_client, wait_until):
     log.wait_for(wait_until, "refused 408 POST /slow HTTP/1.1")
 
 
+@pytest.mark.parametrize("leave", ["reset", "close"])
 @pytest.mark.parametrize("is_chunked", [False, True])
 @pytest.mark.also_inline
-def test_a_client_that_leaves_within_its_body(logged, raw_client, wait_until, is_chunked):
+def test_a_client_that_leaves_within_its_body(logged, raw_client, wait_until, is_chunked, leave):
     """A request is logged even if the app has not seen any part."""
     log = logged()
     client = raw_client(log.server)
@@ -122,7 +123,7 @@ def test_a_client_that_leaves_within_its_body(logged, raw_client, wait_until, is
     else:
         client.send(b"POST /cut HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345")
     wait_until(lambda: log.server.has_received(5))
-    client.reset()
+    getattr(client, leave)()
     log.wait_for(wait_until, "client_gone 0 POST /cut HTTP/1.1")
 
 

@@ -124,7 +124,7 @@ class Inbox:
             if protocol.has_unparsed:
                 exchanges = protocol.receive(b"")
             if self.is_at_eof and not protocol.has_unparsed:
-                protocol.receive_eof()
+                self.drop_incomplete(is_done=False)
         if exchanges:
             self._progress.stay_on_loop()
             self.start(wire, exchanges)
@@ -265,11 +265,11 @@ class Inbox:
         self.is_closing_soon = True
         end_offer(self._connection)
 
-    def end(self) -> None:
-        """Handle the end of the client's octets: earlier requests are still answered."""
+    def end(self, is_done: bool) -> None:
+        """Handle the end of the client's octets: earlier requests are still answered; `is_done`: see `_drop`."""
         self.is_at_eof = self.is_closing_soon = True
         if not self.protocol.has_unparsed:
-            self.protocol.receive_eof()
+            self.drop_incomplete(is_done)
         if not self.protocol.unparsed:  # else the app has something to read first
             end_offer(self._connection)
 
@@ -279,9 +279,19 @@ class Inbox:
         return refused_exchange(why, known) if known is not None else None
 
     def drop_waiting(self, is_done: bool) -> None:
-        """Drop exchanges not begun by a worker; `is_done`: the response before them announced the end of the connection."""
-        waiting, self._waiting = [*self._waiting, *self.protocol.incomplete], []
-        for exchange in waiting:
+        """Drop exchanges not begun by a worker."""
+        waiting, self._waiting = self._waiting, []
+        self._drop(waiting, is_done)
+
+    def drop_incomplete(self, is_done: bool) -> None:
+        """Drop the request in arrival: the rest does not come."""
+        incomplete = self.protocol.incomplete
+        self.protocol.receive_eof()
+        self._drop(incomplete, is_done)
+
+    def _drop(self, exchanges: list[Exchange], is_done: bool) -> None:
+        """Release exchanges, and log them; `is_done`: the response before them announced the end of the connection."""
+        for exchange in exchanges:
             release_exchange(exchange)
             if not is_done:
                 log_unanswered(self._connection, exchange)

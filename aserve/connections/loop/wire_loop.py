@@ -182,7 +182,7 @@ class LoopWire(asyncio.Protocol):
         exchange = self.connection.exchange
         if exchange is not None and has_left(exchange) and not (exchange.response and exchange.response.head_is_out):
             exchange.end = CLIENT_GONE
-        self._inbox.end()
+        self._inbox.end(self.state > LOOP_ENDS)
         if not self.take_completion() or self.connection.exchange is None:
             self.close()
         return True  # keep the transport open for the response
@@ -211,7 +211,7 @@ class LoopWire(asyncio.Protocol):
             return
         # Each step runs even if another fails; the last two wake a worker that waits for the loop.
         for step in (
-            leave_limit, functools.partial(inbox.drop_waiting, is_done), inbox.protocol.receive_eof, outbox.stop, outbox.go_on,
+            leave_limit, functools.partial(inbox.drop_waiting, is_done), functools.partial(inbox.drop_incomplete, is_done), outbox.stop, outbox.go_on,
             functools.partial(end_offer, self.connection),
         ):  # fmt: skip
             try:

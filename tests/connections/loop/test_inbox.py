@@ -195,3 +195,18 @@ def test_what_nobody_has_begun(new):
     for exchange in (plain, refused, ping):
         log_unanswered(connection.connection, exchange)
     assert (plain.end, log.codes) == (CLIENT_GONE, [0])
+
+
+@pytest.mark.parametrize(
+    ("octets", "seconds", "codes"), [(POST_HEAD, 0, [0]), (GET + POST_HEAD, 0, [0, 200]), (POST_HEAD, 60, [408])]
+)
+def test_a_client_that_ends_within_a_body_has_a_line(new, octets, seconds, codes):
+    """The client sends its FIN alone, or behind a whole request, or after the answer to too slow a body: one line for each request."""
+    harness, connection, _ = new(body_seconds=5, min_rate_bytes=0)
+    log = harness.service.ends = FakeAccessLog()
+    connection.data_received(octets)
+    pass_seconds(connection, seconds)
+    connection.eof_received()
+    harness.executor.run()
+    connection.connection_lost(None)
+    assert log.codes == codes
