@@ -12,6 +12,7 @@ would wait in vain (Type=notify-reload).
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from ..core.systemd import Notifier, watchdog_seconds
 
@@ -33,10 +34,11 @@ class Manager:
         self._unchanged = ""  # the last reload or upgrade, if failed
         self._still_seconds = 0  # seconds without progress
 
-    def tell_ready(self, status: str) -> None:
-        """Report READY after another state; and one line of status, with a failed reload."""
+    def tell_ready(self, status: str, warnings: Iterable[tuple[str, str]] = ()) -> None:
+        """Report READY after another state; and one line of status, with `warnings` of EngineSettings.advise, and a failed reload."""
         if self._is_stopping:
             return
+        status += "".join(f"; {text[:1].lower()}{text[1:].rstrip('.')}" for text, _ in warnings)
         if self._unchanged:
             status += f"; {self._unchanged} has changed nothing, see the log"
         if self._unsaid and not self._say_reloading(self._unsaid):

@@ -231,6 +231,7 @@ class Events:
             crew.follow_limits()
         if self._seconds % SAMPLE_SECONDS == 0:
             parts.status.measure_growth()
+            parts.status.warnings = config.advise(parts.status.facts())
         self._seconds += 1
 
 

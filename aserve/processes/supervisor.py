@@ -84,7 +84,7 @@ class Supervisor:
             guard(handle)
             self._settle()
         if manager.is_heard and fleet.has_served and not fleet.is_moving and not fleet.is_upgrading:
-            manager.tell_ready(self.parts.status.line)
+            manager.tell_ready(self.parts.status.line, self.parts.status.warnings)
 
     def _settle(self) -> list[Action]:
         """Do all actions but starts, until only starts are due: return the starts; an empty list after a bug of ours, as the bug may come again."""

@@ -309,7 +309,8 @@ async def _tell_manager(server: Server, manager: Manager) -> None:
         write_stacks_at_crash()  # the watchdog sends SIGABRT, and then the log has every thread's stack
     while True:
         await asyncio.sleep(TELLING_SECONDS)
-        manager.tell_ready(_status_of(server))
+        certificates = server._inner.ask("certificates") or ()
+        manager.tell_ready(_status_of(server), server.config.advise({"certificates": certificates}))
         manager.feed_watchdog(not server.statistics().requests_stalled_seconds)
 
 

@@ -35,6 +35,12 @@ def test_only_what_has_changed(heard):
     assert stopping == ["STOPPING=1", "STATUS=SIGTERM"]
 
 
+def test_warnings_follow_the_state(heard):
+    """The line of `systemctl status` has the warnings of options behind the state."""
+    Manager(Notifier(heard.address)).tell_ready("2 workers", [("No new certificate for a.example: refused.", "wait")])
+    assert heard.hear() == [["READY=1", "STATUS=2 workers; no new certificate for a.example: refused"]]
+
+
 class Deaf(Notifier):
     """Its messages do not go out for so many times."""
 

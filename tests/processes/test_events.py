@@ -6,6 +6,7 @@ import signal
 from aserve.connections.drain.moved_request import write_request
 from aserve.core.exchange import Exchange
 from aserve.core.page import Field
+from aserve.features import Config
 from aserve.processes import events
 from aserve.processes.children.poller import HANDLED
 from aserve.processes.fleet.fleet import Do
@@ -42,18 +43,21 @@ def test_two_reloads_asked_for_at_once(supervised, caplog):
 
 
 def test_looks_of_each_second(supervised, monkeypatch, manager):
-    """systemd's watchdog is fed, where there is one; the limits of --workers auto are read more rarely."""
+    """systemd's watchdog is fed, where there is one, and hears warnings; the limits of --workers auto are read more rarely."""
     monkeypatch.setenv("NOTIFY_SOCKET", manager.address)
     monkeypatch.setenv("WATCHDOG_USEC", "30000000")
     one, looked = supervised(1), []
     monkeypatch.setattr(events, "LIMITS_SECONDS", 3)
     monkeypatch.setattr(one.supervisor.parts.crew, "follow_limits", lambda: looked.append(one.system.now))
+    monkeypatch.setattr(events, "SAMPLE_SECONDS", 2)
+    monkeypatch.setattr(Config, "advise", lambda self, facts: [("A fault.", str(facts))])
     (child,) = one.start()
     page = child.page
     for _ in range(6):
         page[Field.TICK] += 1
         one.turn(1.0)
     manager.wait_for("WATCHDOG=1", count=5)
+    assert one.supervisor.parts.status.warnings == [("A fault.", str(one.supervisor.parts.overview.facts()))]
     assert len(looked) == 2 and looked[1] - looked[0] == 3.0
 
 

@@ -471,6 +471,16 @@ def test_what_systemd_could_not_take(manager, on_serving, monkeypatch):
     assert [message[0] for message in manager.hear()] == ["READY=1", "STOPPING=1"]
 
 
+def test_a_certificate_that_could_not_be_had_is_told_to_systemd(manager, monkeypatch):
+    """The line of `systemctl status` has the warnings of options, from a second after READY."""
+    real = Notifier.status
+    monkeypatch.setattr(running, "TELLING_SECONDS", 0.001)
+    monkeypatch.setattr(Notifier, "status", lambda self, text: terminate(None) or real(self, text))
+    monkeypatch.setattr(Config, "advise", lambda self, facts: [("No new certificate: refused.", str(facts))])
+    assert aserve.run(hello, LOOPBACK) == 0
+    assert manager.hear()[1][0].endswith("; no new certificate: refused")
+
+
 def test_a_reload_for_systemd(manager, on_serving, authority, monkeypatch):
     """Type=notify-reload sends SIGHUP, and waits for RELOADING with the time, and READY; also after a failure."""
     issued = authority.issue("localhost")

@@ -54,6 +54,7 @@ class Status:
         self._attached = attached
         self.facts: Callable[[], dict[str, Any]] = dict  # of extensions, by name
         self.slow_starts: Callable[[], list[str]] = list
+        self.warnings: list[tuple[str, str]] = []  # of options, for systemd's line; of this minute: facts may cost much
         self._crashes: collections.deque[tuple[float, int, str]] = collections.deque(maxlen=MAX_CRASHES)
 
     def describe(self) -> dict[str, Any]:
