@@ -119,6 +119,18 @@ def test_a_class_in_the_file(start, tmp_path):
     assert (tmp_path / "seen").read_text() == "/one?a=b\n"
 
 
+def test_an_app_that_logs_by_gunicorns_handlers(start, tmp_path):
+    """Many a Flask app takes handlers and level of gunicorn.error; without settings of logging, these are those of aserve's log."""
+    (tmp_path / "shop.py").write_text(
+        "import logging\nlog, of_gunicorn = logging.getLogger('shop'), logging.getLogger('gunicorn.error')\n"
+        f"log.handlers = of_gunicorn.handlers\nlog.setLevel(of_gunicorn.level)\nlog.info('imported')\n{APP}"
+    )
+    process = start("bind = '127.0.0.1:0'\nworkers = 2\n")
+    wait_until(lambda: process.log.count(": imported\n") == 2, explain=lambda: process.log)
+    assert " INFO     worker 2: imported\n" in process.log
+    stop(process)
+
+
 def test_a_dictionarys_loggers_get_messages_and_requests(start, tmp_path):
     """The dictionary's loggers gunicorn.error and gunicorn.access get aserve's messages, and the lines of its access log."""
     process = start(DICT)

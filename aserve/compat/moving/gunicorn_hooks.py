@@ -41,6 +41,14 @@ class Hooks:
         self._cfg = cfg
         self._worker: SimpleNamespace | None = None  # the argument for this process, if it is a worker
 
+    def lend_log(self) -> None:
+        """Give the logger gunicorn.error a handler that writes aserve's log, and the level: many a Flask app logs by both."""
+        error = logging.getLogger("gunicorn.error")
+        if not (self._cfg.needs_logger or error.handlers):
+            error.addHandler(_Relay())
+            error.propagate = False
+            error.setLevel(logging.getLogger("aserve").level)
+
     def in_supervisor(self, name: str) -> None:
         """
         Call a hook with the server as its argument; undo signal handlers that it sets.
@@ -116,6 +124,14 @@ class Hooks:
         )
 
 
+class _Relay(logging.Handler):
+    """Passes messages on to aserve's handlers."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Do so, whatever the logger."""
+        logging.getLogger("aserve").callHandlers(record)
+
+
 class _AbsentError(AttributeError):
     """A hook has asked for an attribute that gunicorn's object has, and ours has not."""
 
@@ -164,6 +180,8 @@ class GunicornHooks(Extension[EngineSettings]):
     def on_life(self, event: Life, context: LifeContext) -> None:
         """Call the hook of an event; none in a mold, which gunicorn does not have, and none in --check."""
         hooks, role = self._hooks, context.role
+        if event in (Life.STARTS, Life.IMPORTS):
+            hooks.lend_log()
         if event in _OF_SUPERVISOR:
             hooks.in_supervisor(_OF_SUPERVISOR[event])
         elif event is Life.REAPED and context.lost is not None:

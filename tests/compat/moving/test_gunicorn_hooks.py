@@ -1,5 +1,6 @@
 """gunicorn's hooks: their arguments, and the effect of an exception."""
 
+import logging
 import os
 import signal
 import sys
@@ -152,6 +153,20 @@ def test_preloaded_apps_are_there_in_post_fork(calls, role):
     assert calls == []
     extension.on_life(Life.IMPORTED, LifeContext(None, role))
     assert [name for name, _ in calls] == ["post_fork", "post_worker_init"]
+
+
+@pytest.mark.parametrize("settings", [{}, {"errorlog": "a.log"}])
+def test_the_logger_of_gunicorns_name_writes_our_log(calls, caplog, monkeypatch, settings):
+    """But for a configuration with loggers of its own, and for handlers of the file's."""
+    error = logging.getLogger("gunicorn.error")
+    for name, value in (("handlers", []), ("level", 0), ("propagate", True)):
+        monkeypatch.setattr(error, name, value)
+    extension = GunicornHooks(hooks_of(calls, **settings))
+    for event in (Life.STARTS, Life.IMPORTS):
+        extension.on_life(event, LifeContext(None))
+    assert len(error.handlers) == (0 if settings else 1) and error.propagate == bool(settings)
+    error.error("of the app")
+    assert caplog.messages == ["of the app"]
 
 
 def test_no_hook_in_a_check(calls):
