@@ -142,7 +142,7 @@ class StripForwarded:
         strip_forwarded(exchange)
         if exchange.forwarded is not None and not self.line.is_said:
             self.line.log(
-                "%s: %s came, and was removed like all such fields; if a proxy of yours sets it: --trusted-proxies "
+                "%s: %s came; aserve removes all such fields; if a proxy of yours sets them: --trusted-proxies "
                 "(said once)",
                 self._where,
                 ", ".join(map(field_name, exchange.forwarded))[:200],
