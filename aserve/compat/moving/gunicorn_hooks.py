@@ -45,7 +45,7 @@ class Hooks:
         """Give the logger gunicorn.error a handler that writes aserve's log, and the level: many a Flask app logs by both."""
         error = logging.getLogger("gunicorn.error")
         if not (self._cfg.needs_logger or error.handlers):
-            error.addHandler(_Relay())
+            error.addHandler(_ToAserve())
             error.propagate = False
             error.setLevel(logging.getLogger("aserve").level)
 
@@ -124,7 +124,7 @@ class Hooks:
         )
 
 
-class _Relay(logging.Handler):
+class _ToAserve(logging.Handler):
     """Passes messages on to aserve's handlers."""
 
     def emit(self, record: logging.LogRecord) -> None:
