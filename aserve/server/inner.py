@@ -41,7 +41,7 @@ class Inner:
     @property
     def shown_urls(self) -> list[str]:
         """Return the URLs as the log and a status show them: those that other machines reach say so."""
-        return [with_reach(listener.url, listener.address) for listener in self._listening.listeners]
+        return with_reach((listener.url, listener.address) for listener in self._listening.listeners)
 
     async def stop_accepting(self) -> None:
         """Stop accepting, and let accepted sockets become connections: the first step of `drain`."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Iterable
 from urllib.parse import quote, unquote
 
 from ..core.named_tuple import NamedTuple
@@ -184,6 +185,11 @@ def _checked_host(host: str, text: str) -> str:
     return host
 
 
-def with_reach(url: str, address: tuple[str, int] | str) -> str:
-    """Return the URL of a listening socket for the log: 127.0.0.1 must not hide the reach of other machines."""
-    return f"{url} (all interfaces)" if address[0] in ("0.0.0.0", "::") else url
+def with_reach(places: Iterable[tuple[str, tuple[str, int] | str]]) -> list[str]:
+    """Return URLs of listening sockets for the log: 127.0.0.1 must not hide the reach of other machines; of both families one is shown."""
+    shown: dict[str, str] = {}
+    for url, address in places:
+        is_all = address[0] in ("0.0.0.0", "::")
+        key = url.replace("//[::1]", "//127.0.0.1") if is_all else url
+        shown.setdefault(key, f"{url} (all interfaces)" if is_all else url)
+    return [*shown.values()]

@@ -142,15 +142,14 @@ def test_bind_refusals_say_the_reason(text, reason):
 
 
 @pytest.mark.parametrize(
-    ("url", "address", "shown"),
+    ("places", "shown"),
     [
-        ("http://127.0.0.1:1", ("127.0.0.1", 1), "http://127.0.0.1:1"),
-        ("http://127.0.0.1:1", ("0.0.0.0", 1), "http://127.0.0.1:1 (all interfaces)"),
-        ("http://[::1]:1", ("::", 1), "http://[::1]:1 (all interfaces)"),
-        ("unix:/a", "/a", "unix:/a"),
-        ("unix:@a", "\0a", "unix:@a"),
+        ([("http://127.0.0.1:1", ("0.0.0.0", 1)), ("http://[::1]:1", ("::", 1))], ["http://127.0.0.1:1 (all interfaces)"]),
+        ([("http://[::1]:1", ("::", 1)), ("http://[::1]:2", ("::", 2))], ["http://[::1]:1 (all interfaces)", "http://[::1]:2 (all interfaces)"]),
+        ([("http://127.0.0.1:1", ("127.0.0.1", 1)), ("http://[::1]:1", ("::1", 1))], ["http://127.0.0.1:1", "http://[::1]:1"]),
+        ([("unix:/a", "/a"), ("unix:@a", "\0a")], ["unix:/a", "unix:@a"]),
     ],
-)
-def test_what_the_log_shows(url, address, shown):
-    """In a container 127.0.0.1 alone looks like an address without clients."""
-    assert with_reach(url, address) == shown
+)  # fmt: skip
+def test_what_the_log_shows(places, shown):
+    """In a container 127.0.0.1 alone looks like an address without clients; all interfaces of both families are one address."""
+    assert with_reach(places) == shown

@@ -80,7 +80,7 @@ def open_metrics(config: MetricsSettings) -> list[Listener]:
             listener.close()
         raise
     others = [listener for listener in listeners if not (listener.is_agent or _is_own(listener))]
-    _warn_of_readers(config, [with_reach(listener.url, listener.address) for listener in others])
+    _warn_of_readers(config, with_reach((listener.url, listener.address) for listener in others))
     return listeners
 
 
@@ -93,7 +93,7 @@ def warn_of_readers(config: MetricsSettings) -> None:
     """
     places = places_of(parse_bind(place) for place in (config.metrics, config.stats) if place is not None)
     _warn_of_readers(
-        config, [with_reach(url, (host, bind.port)) for bind, host, url in places if not is_loopback(host)]
+        config, with_reach((url, (host, bind.port)) for bind, host, url in places if not is_loopback(host))
     )
 
 

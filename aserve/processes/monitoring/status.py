@@ -80,7 +80,7 @@ class Status:
             return "; ".join(["starting", *map(describe_start, self._children.having(State.STARTING))])
         if self.absences:
             return f"degraded: {self.absences.describe(self.fleet.size)}"
-        places = ", ".join(with_reach(listener.url, listener.address) for listener in self._listeners)
+        places = ", ".join(with_reach((listener.url, listener.address) for listener in self._listeners))
         return f"serving on {places} with {workers(self.fleet.size)}"
 
     def _describe_end(self) -> str:
