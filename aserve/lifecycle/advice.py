@@ -54,6 +54,7 @@ def advise(status: Mapping[str, Any], spool_files: Mapping[int, int], config: En
         *_of_server(status),
         *_of_reload(status.get("half_done", "")),
         *_of_refusal(status.get("refused")),
+        *_of_wish(status.get("unready", "")),
         *_of_connections(workers, status.get("listening", ())),
         *_of_accepting(workers, status.get("listening", ())),
         *(warning for program in status.get("attached", ()) for warning in _of_attached(program)),
@@ -124,6 +125,15 @@ def _of_refusal(refused: Mapping[str, Any] | None) -> Iterator[Advice]:
         yield Advice(
             f"Nothing was reloaded, {refused['seconds']:.0f} s ago: {refused['why']}.",
             "Correct it, and reload once more: `aserve reload` or SIGHUP. Workers serve the old code; one that ends may not start again.",
+        )
+
+
+def _of_wish(why: str) -> Iterator[Advice]:
+    """Warn of a wish to balancers that holds until somebody takes the wish back."""
+    if why:
+        yield Advice(
+            f"Balancers are told to send requests elsewhere: {why}.",
+            "`aserve balancers ready` ends this; or the program, if the program has said so.",
         )
 
 

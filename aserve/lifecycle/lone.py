@@ -108,5 +108,9 @@ class Lone:
         server, processes = self._server, self.processes()
         text = f"{'draining' if processes[0].state == 'draining' else 'serving'} on {', '.join(server.shown_urls)}"
         certificates = server.ask("certificates")
-        facts = {"slow": server.ask("slow") or [], **({"certificates": certificates} if certificates else {})}
+        facts = {
+            "unready": self.why_unready,
+            "slow": server.ask("slow") or [],
+            **({"certificates": certificates} if certificates else {}),
+        }
         return Whole(text, server.listening(), facts), processes

@@ -78,6 +78,7 @@ async def test_balancers_orders_reach_the_server(tmp_path):
                 (found,) = await ask(tmp_path / "control", ask="balancers", wish=wish)
                 assert found == {"text": f"balancers are told: {wish}"}
                 assert server.statistics().told_unready == why
+                assert (await ask(tmp_path / "control", ask="status"))[0]["unready"] == why
 
 
 async def test_growth_of_memory_is_told(tmp_path, monkeypatch):

@@ -71,6 +71,13 @@ def test_a_reload_that_is_half_done(found):
     assert do.startswith("Correct it, and reload once more: `aserve reload`")
 
 
+def test_balancers_that_are_told_to_go_elsewhere(found):
+    """A forgotten drain leaves this host without requests."""
+    ((text, do),) = found(unready="drained by aserve balancers")
+    assert text == "Balancers are told to send requests elsewhere: drained by aserve balancers."
+    assert "`aserve balancers ready`" in do
+
+
 def test_a_reload_that_is_refused(found):
     """The advice tells why; all are served meanwhile."""
     refused = {"seconds": 12.3, "why": "worker 1 could not start: no module 'a'"}

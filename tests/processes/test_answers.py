@@ -409,6 +409,7 @@ def test_balancers_orders_reach_all_workers(ask):
     third = ask.one.children[-1]
     ask.one.say(third, say="ready")
     assert ({"do": "set unready", "why": why}, []) in ask.one.heard(third)
+    assert ask(ask="status").read()[0]["unready"] == why
     assert ask(ask="balancers", wish="ready").read() == [{"text": "balancers are told: ready"}]
     assert ask.one.heard(third) == [({"do": "set unready", "why": ""}, [])]
     for wrong in ("stopped", 7, None):

@@ -144,8 +144,9 @@ class Overview:
             each.answer(answers, later, is_upgraded)
 
     def facts(self) -> dict[str, Any]:
-        """Return the extensions' facts for a status."""
-        return {name: value for each in self._extensions for name, value in each.status().items()}
+        """Return the facts for a status that balancers are told, and the extensions'."""
+        facts = {name: value for each in self._extensions for name, value in each.status().items()}
+        return {"unready": self.why_unready, **facts}
 
     def on_end(self, child: Child, before: State, is_oom: bool) -> None:
         """Tell extensions of the end of a child; of a worker's lost requests, too, unless the worker has told them, before a hang and the kill."""
