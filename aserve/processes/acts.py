@@ -163,7 +163,10 @@ class Acts:
             self._refuse(why, fault)
             return
         if fixed:
-            logger.warning("%s: %s stay as they are until the command is started anew", why, ", ".join(fixed))
+            text = f"unchanged until the command is started anew: {', '.join(fixed)}"
+            logger.warning("%s: %s", why, text)
+            for question in self._fleet.waiting_for(self._fleet.next_number):
+                question.caller.say({"text": text})
         how = ", all at once" if plan.config.reload_at_once else ", one after another"
         logger.info("%s: replacing %s%s", why, workers(self._fleet.size), how if self._fleet.size > 1 else "")
         self._crew.forget_failures()

@@ -121,7 +121,7 @@ def test_settings_are_read_anew(start, tmp_path):
     (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nworkers = 2\nserver-name = 'two'\nbacklog = 5\n")
     upgrade(process)
     process.wait_for_workers(2)
-    process.wait_for_log("--backlog stay as they are until the command is started anew")
+    process.wait_for_log("unchanged until the command is started anew: --backlog")
     client = RawClient(process.address)
     assert client.fetch().get("Server") == "two"
     client.close()

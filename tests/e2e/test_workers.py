@@ -372,7 +372,7 @@ def test_settings_are_read_anew(start, tmp_path):
     process.wait_for_workers(1)
     (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nworkers = 2\nserver-name = 'two'\nbacklog = 5\n")
     process.signal(signal.SIGHUP)
-    process.wait_for_log("--backlog stay as they are until the command is started anew")
+    process.wait_for_log("unchanged until the command is started anew: --backlog")
     process.wait_for_log("SIGHUP: done")  # until then the worker of before may accept, too
     process.wait_for_workers(2)
     client = RawClient(process.address)

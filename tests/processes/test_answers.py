@@ -89,6 +89,13 @@ def test_a_reloads_caller_hears_of_its_end(ask):
     assert len(found) == 1 and re.fullmatch(r"done in \d+\.\d s: code and settings of 2 workers are new", text)
 
 
+def test_a_reloads_caller_hears_of_settings_that_stay(ask):
+    """The word that all is new would not be true alone."""
+    ask.one.start()
+    ask.one.settings.update(bind=":1")
+    assert ask(ask="reload").read() == [{"text": "unchanged until the command is started anew: --bind"}]
+
+
 def test_a_reload_that_fails(ask):
     """The caller hears why, be it the settings or the app."""
     ask.one.start()

@@ -259,7 +259,7 @@ def test_settings_that_have_changed(supervised, caplog):
     one.start()
     one.settings.update(workers=3, threads=5, bind=":1", log_level="warning")
     one.signal(HUP)
-    assert "SIGHUP: --bind stay as they are until the command is started anew" in caplog.text
+    assert "SIGHUP: unchanged until the command is started anew: --bind" in caplog.text
     (new,) = [child for child in one.children if child.state == State.STARTING]
     assert new.plan.config.threads == 5 and new.plan.config.bind == ("127.0.0.1:8000",)
     one.say(new, say="ready")
