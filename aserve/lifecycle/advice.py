@@ -124,7 +124,7 @@ def _of_refusal(refused: Mapping[str, Any] | None) -> Iterator[Advice]:
     if refused:
         yield Advice(
             f"Nothing was reloaded, {refused['seconds']:.0f} s ago: {refused['why']}.",
-            "Correct it, and reload once more: `aserve reload` or SIGHUP. Workers serve the old code; one that ends may not start again.",
+            "Correct it, and once more: `aserve reload`, or the signal. Workers serve the old code; one that ends may not start again.",
         )
 
 

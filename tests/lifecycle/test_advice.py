@@ -83,7 +83,7 @@ def test_a_reload_that_is_refused(found):
     refused = {"seconds": 12.3, "why": "worker 1 could not start: no module 'a'"}
     ((text, do),) = found(refused=types.MappingProxyType(refused))
     assert text == "Nothing was reloaded, 12 s ago: worker 1 could not start: no module 'a'."
-    assert "`aserve reload` or SIGHUP" in do
+    assert "`aserve reload`, or the signal" in do
 
 
 PROGRAM = {

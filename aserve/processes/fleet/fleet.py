@@ -84,7 +84,7 @@ class Fleet:
     reload: Reload | None = None  # the present reload
     next_number: int = 1  # of the next reload
     next_why: str = ""  # why a further reload is to begin, after the present reload
-    refusal: tuple[float, str] | None = None  # when and why the last reload was refused, until the next reload begins
+    refusal: tuple[float, str] | None = None  # when and why a reload or upgrade was refused, until a reload begins
     unfit: list[Plan] = field(default_factory=list)  # with an app that cannot be forked: no mold
     fault: End | None = None  # --reload: why the app cannot start, for workers to show
     upgrade_why: str = ""  # why new code of our own is to be tried, once none is being tried
@@ -231,7 +231,7 @@ class Fleet:
         return asked
 
     def on_abandoned(self, now: float, why: str) -> None:
-        """The code of a reload could not start, and all is as before."""
+        """The code of a reload, or of an upgrade, could not start, and all is as before."""
         self.refusal = now, why
 
     def drop(self) -> tuple[Question, ...]:

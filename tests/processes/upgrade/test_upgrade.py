@@ -149,6 +149,7 @@ def test_code_that_does_not_start(supervised, execed, caplog, words, end, why):
         f"SIGUSR2: nothing was upgraded: {trial} could not start: {why}; correct it, and send SIGUSR2; "
         "workers that go on as before: 2"
     ) in caplog.text
+    assert one.supervisor.fleet.refusal[1] == f"SIGUSR2: {trial} could not start: {why}"  # until a reload begins
     assert caplog.text.count("Traceback: here") == bool(words)
     tried(one)
     assert len(execed[0]) == 1
