@@ -146,42 +146,6 @@ def test_a_reload_that_stays_half_done(ask):
     assert ask(ask="status").read()[0]["warnings"] == []
 
 
-def test_one_more_after_a_reload_that_stays_half_done(ask):
-    """Another reload begins at once, as it may be the cure; the first caller waits on."""
-    ask.one.start()
-    first, second = ask(ask="reload"), ask(ask="reload")
-    ask.one.say(ask.one.children[-1], say="ready")
-    ask.one.end(ask.one.children[-1], status=1)
-    half_done = ask.one.supervisor.fleet.reload.before
-    assert "error" in first.read()[0] and second.read() == [] and half_done.failed
-    ask.one.end(ask.one.children[-1], status=1)
-    ask.one.turn()
-    assert second.read()[0]["error"].startswith("nothing was reloaded")
-    assert ask.one.supervisor.fleet.reload is half_done, "which goes on"
-
-
-def test_a_reload_when_all_is_to_end(ask):
-    """The caller of such a reload hears so at once."""
-    ask.one.start()
-    caller = ask(ask="reload")
-    ask.one.signal(signal.SIGTERM)
-    ask.one.turn()
-    assert caller.read() == [{"error": "the server is ending"}]
-
-
-def test_fewer_workers_beside_a_reload_that_is_half_done(ask):
-    """If the failing worker is not wanted any more, the reload is done."""
-    first, second = ask.one.start()
-    ask(ask="reload")
-    ask.one.say(ask.one.children[-1], say="ready")
-    ask.one.end(ask.one.children[-1], status=1)
-    ask.one.leave(first)
-    assert ask(ask="status").read()[0]["half_done"]
-    ask(ask="workers", count=1)
-    ask.one.leave(second)
-    assert not ask(ask="status").read()[0]["half_done"] and ask.one.supervisor.fleet.reload is None
-
-
 def test_a_reload_in_place_of_one_that_is_half_done(ask):
     """The reload reads code and settings anew, and does not wait for an endless one; each caller hears of its end."""
     before = ask.one.start()
@@ -241,19 +205,6 @@ def test_one_is_replaced(ask):
         assert caller.is_answered
 
 
-def test_one_that_ends_before_it_is_replaced(ask):
-    """The answer waits for the slot's next server."""
-    first, _ = ask.one.start()
-    caller = ask(ask="recycle", worker=1)
-    successor = ask.one.children[-1]
-    ask.one.end(first, number=signal.SIGKILL)
-    ask.one.turn()
-    assert caller.read() == []
-    ask.one.say(successor, say="ready")
-    ask.one.turn()
-    assert caller.read()[0]["text"].startswith(f"worker 1 is replaced: pid {successor.pid} serves")
-
-
 def test_one_is_replaced_after_failures(ask):
     """The caller hears of the first failure; a person who asks again does not wait for a pause to end."""
     ask.one.start()
@@ -276,16 +227,6 @@ def test_one_is_replaced_after_failures(ask):
     assert len(ask.one.children) == count
     ask(ask="recycle", worker=2)
     assert len(ask.one.children) == count + 1
-
-
-def test_a_failure_of_another(ask):
-    """A caller for another worker's successor waits on."""
-    ask.one.start()
-    first, second = ask(ask="recycle", worker=1), ask(ask="recycle", worker=2)
-    failing = ask.one.children[-1]
-    ask.one.end(failing, status=1)
-    ask.one.turn()
-    assert failing.slot == 1 and "error" in first.read()[0] and second.read() == []
 
 
 def test_one_that_is_not_replaced_any_more(ask):

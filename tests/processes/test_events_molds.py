@@ -65,12 +65,6 @@ def test_at_first_there_is_a_mold(supervised, caplog):
     assert one.system.forks == 4 and one.turn(30) == []
 
 
-def test_without_preload_there_is_no_mold(supervised):
-    one = supervised(1)
-    one.start()
-    assert one.molds == []
-
-
 def test_it_cannot_start(supervised):
     """At first a mold without a start ends the command, as a worker would."""
     one = supervised(preload=True)
@@ -80,23 +74,6 @@ def test_it_cannot_start(supervised):
     failure = one.supervisor.acts.start_failure
     assert str(failure) == "the mold (pid 101) could not start: importing a raised ValueError"
     assert failure.app_traceback == "Traceback: here\n"
-
-
-def test_it_dies_at_the_start(supervised):
-    """Without a word, too."""
-    one = supervised(preload=True)
-    one.end(one.turn()[0], number=KILL)
-    assert "it was killed by SIGKILL before it was ready, without a word" in str(one.supervisor.acts.start_failure)
-
-
-def test_it_takes_too_long(supervised):
-    """--start-timeout is for a mold, too."""
-    one = supervised(preload=True, start_seconds=5)
-    (mold,) = one.turn()
-    one.turn(6)
-    assert one.system.signals == [(mold.pid, ABRT)]
-    one.end(mold, number=ABRT)
-    assert "the mold (pid 101) could not start: it was not ready within 5 s" in str(one.supervisor.acts.start_failure)
 
 
 def test_no_subreaper_means_no_preload(supervised):
@@ -176,19 +153,6 @@ def test_reload_of_broken_code(preloaded, caplog, word):
     assert slots_of(ready(one, before)) == [2]
 
 
-def test_reload_whose_first_worker_fails(preloaded, caplog):
-    """The new code's mold goes again."""
-    one, before, _ = preloaded()
-    one.signal(HUP)
-    mold = one.molds[1]
-    one.say(mold, say="ready")
-    (worker,) = one.fork_from(mold)
-    one.say(worker, **FAILED)
-    one.end(worker, 1)
-    assert "SIGHUP: nothing was reloaded: worker 1 " in caplog.text
-    assert told(one, mold) == [LEAVE] and before.state == State.READY
-
-
 def test_reload_whose_mold_dies_after_all(preloaded, caplog):
     """A mold without a serving worker is no better than a failed start."""
     one, before, _ = preloaded()
@@ -213,26 +177,7 @@ def test_reload_while_a_mold_is_made(preloaded):
     assert "the mold (pid" in one.supervisor.parts.children.describe_slow_start()
 
 
-def test_reload_to_other_settings(preloaded):
-    """Without the setting, the mold goes when workers have imported the app by themselves."""
-    one, mold, _ = preloaded(1)
-    one.settings["preload"] = False
-    one.signal(HUP)
-    (worker,) = [child for child in one.children if child.state == State.STARTING]
-    one.say(worker, say="ready")
-    assert told(one, mold) == [LEAVE] and one.molds == [mold]
-
-
 # Ends
-
-
-def test_a_worker_crashes(preloaded):
-    """The mold forks another."""
-    one, mold, (first, _) = preloaded()
-    one.end(first, number=signal.SIGSEGV)
-    one.turn(0.2)
-    (successor,) = ready(one, mold)
-    assert (successor.slot, successor.generation) == (1, 2)
 
 
 def test_the_mold_dies(preloaded, caplog):
@@ -355,25 +300,6 @@ def test_clients_wait_while_a_mold_is_made(waited_for):
     assert one.children == [] and one.supervisor.fleet.exit_status == 0 and one.system.signals == []
 
 
-def test_clients_wait_and_no_mold_is_made_yet(preloaded):
-    """The mold's pause does not count any more: the mold begins at once, and then a worker for the clients."""
-    (listener,) = open_listeners([parse_bind("127.0.0.1:0")])
-    with listener.socket, socket.create_connection(listener.address):
-        one, mold, (worker,) = preloaded(1, listeners=[listener])
-        for child in (mold, worker):
-            one.end(child, number=KILL)
-        one.signal(TERM)
-        (mold,) = one.children
-        one.say(mold, say="ready")
-        (worker,) = one.fork_from(mold)
-        assert mold.state is State.DRAINING
-        one.end(mold)
-        one.say(worker, say="ready")
-        assert told(one, worker) == [{"do": "drain", "stopping": True}]
-        one.end(worker)
-        assert one.children == [] and one.supervisor.fleet.exit_status == 0
-
-
 def test_clients_wait_and_the_app_cannot_be_shared(waited_for):
     """A worker with an import of the app takes the mold's place."""
     one, mold = waited_for
@@ -384,14 +310,6 @@ def test_clients_wait_and_the_app_cannot_be_shared(waited_for):
     assert told(one, worker) == [{"do": "drain", "stopping": True}]
 
 
-def test_clients_wait_in_vain_for_a_mold(waited_for, caplog):
-    """The mold cannot start: log and exit status tell the cost; nothing else is tried."""
-    one, mold = waited_for
-    one.say(mold, **FAILED)
-    assert one.end(mold, 1) == one.turn(60) == one.children == [] and one.supervisor.fleet.exit_status == 1
-    assert "could not start: importing a raised ValueError; clients that waited for it were not served" in caplog.text
-
-
 def test_clients_wait_for_too_long_for_a_mold(waited_for, caplog):
     one, mold = waited_for
     one.turn(10 + ENDING_SECONDS - 0.1)
@@ -400,14 +318,6 @@ def test_clients_wait_for_too_long_for_a_mold(waited_for, caplog):
     assert told(one, mold) == [LEAVE] and one.supervisor.fleet.exit_status == 1
     assert "the worker that was to begin had not served those who waited for it" in caplog.text
     assert one.end(mold, number=KILL) == one.children == []
-
-
-def test_clients_wait_for_a_mold_and_nobody_else(waited_for):
-    one, mold = waited_for
-    one.system.now += 1
-    one.signal(TERM)
-    assert one.system.signals == [(mold.pid, KILL)]
-    assert one.end(mold, number=KILL) == one.turn(60) == one.children == []
 
 
 def test_the_mold_hangs(preloaded, caplog):

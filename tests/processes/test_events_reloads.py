@@ -45,24 +45,6 @@ def test_one_after_another(supervised, caplog):
     assert one.supervisor.fleet.exit_status == 0
 
 
-def test_asked_for_while_a_successor_cannot_start(supervised):
-    """A fault may have been repaired: the slot is tried again at once, and then all are replaced once more."""
-    one = supervised(2)
-    one.start()
-    one.signal(HUP)
-    one.say(one.children[-1], say="ready")
-    for _ in range(5):
-        one.turn(2)
-        one.end(one.children[-1], status=1)
-    assert [child.state for child in one.children if child.slot == 2] == [State.READY]
-    one.signal(HUP)
-    again = one.children[-1]
-    assert (again.slot, again.state) == (1, State.STARTING)
-    one.say(again, say="ready")
-    one.leave(*(child for child in one.children if child.state == State.DRAINING))
-    assert one.supervisor.fleet.reload is not None
-
-
 def test_requests_that_go_on_in_old_workers(supervised, caplog):
     """The end of the reload tells old requests: some may hang."""
     one = supervised(2)
@@ -86,17 +68,6 @@ def test_requests_that_go_on_in_old_workers(supervised, caplog):
     assert "of 2 workers are new; 1 old worker still drains, with 1 request (--drain-timeout 30)" in caplog.text
 
 
-def test_all_at_once(supervised):
-    """--reload-at-once: all successors begin; each old worker drains as its own successor serves."""
-    one = supervised(3, reload_at_once=True)
-    before = one.start()
-    one.signal(HUP)
-    new = [child for child in one.children if child.state == State.STARTING]
-    assert slots_of(new) == [1, 2, 3]
-    one.say(new[2], say="ready")
-    assert [told(one, child) for child in before] == [[], [], [LEAVE]]
-
-
 def test_code_that_does_not_start(supervised, caplog):
     """Nothing has changed, and the log says so."""
     one = supervised(2)
@@ -111,19 +82,6 @@ def test_code_that_does_not_start(supervised, caplog):
         "still serving as before: 2 of 2 workers" in caplog.text
     )
     assert one.turn(100.0) == [] and "degraded" not in caplog.text
-
-
-def test_code_that_does_not_start_at_once(supervised):
-    """The other starting successors are ended, too."""
-    one = supervised(3, reload_at_once=True)
-    before = one.start()
-    one.signal(HUP)
-    new = one.children[3:]
-    one.end(new[1], status=1)
-    assert told(one, new[0]) == told(one, new[2]) == [LEAVE]
-    for child in (new[0], new[2]):
-        assert one.end(child, number=9) == []
-    assert one.children == before
 
 
 def test_a_later_successor_that_does_not_start(supervised, caplog):
@@ -295,60 +253,6 @@ def test_asked_for_once_more(supervised, caplog):
     one.say(new, say="ready")
     one.leave(before)
     assert caplog.text.count("SIGHUP: done") == 1 and caplog.text.count("SIGHUP: replacing 1 worker") == 3
-
-
-def test_asked_for_at_the_start(supervised, caplog):
-    one = supervised(1)
-    one.supervisor.events.reload("SIGHUP")
-    (first,) = one.turn()
-    one.say(first, say="ready")
-    assert slots_of(one.children) == [1, 1]
-
-
-def test_what_is_starting_is_started_anew(supervised):
-    """A worker with a hanging, or since repaired, import does not hold up a reload."""
-    one = supervised(1)
-    (child,) = one.start()
-    one.end(child, number=9)
-    (hanging,) = one.turn(0.11)
-    one.signal(HUP)
-    hanging, new = one.children
-    assert told(one, hanging) == [LEAVE]
-    one.end(hanging, number=9)
-    one.say(new, say="ready")
-    assert one.supervisor.fleet.reload is None
-
-
-def test_everything_is_down(supervised, caplog):
-    """When no worker is left, a reload of repaired code starts all at once."""
-    one = supervised(3)
-    for child in one.start():
-        one.end(child, number=9)
-    for child in one.turn(0.11):
-        one.end(child, status=1)
-    one.signal(HUP)
-    starting = [child for child in one.children if child.state == State.STARTING]
-    assert slots_of(starting) == [1, 2, 3]
-    for child in starting:
-        one.say(child, say="ready")
-    assert "no worker is missing any more: 3 workers" in caplog.text and "SIGHUP: done" in caplog.text
-
-
-def test_the_end_of_a_reload(supervised):
-    """SIGTERM during a reload ends old, new and starting workers."""
-    one = supervised(2)
-    first, second = one.start()
-    one.signal(HUP)
-    one.say(one.children[-1], say="ready")
-    new, starting = one.children[2:]
-    one.signal(TERM)
-    assert told(one, first)[-1:] == [LEAVE]
-    for child in (second, new, starting):
-        assert told(one, child)[-1:] == [{"do": "drain", "stopping": True}]
-    one.signal(HUP)
-    for child in (first, second, new, starting):
-        assert one.end(child) == []
-    assert one.supervisor.fleet.is_ending
 
 
 def test_a_file_that_has_changed(supervised, tmp_path, caplog):

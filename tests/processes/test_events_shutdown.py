@@ -83,15 +83,6 @@ def test_a_worker_that_does_not_end(supervised):
     assert one.supervisor.fleet.exit_status == 1
 
 
-def test_a_crash_at_the_end(supervised):
-    """Nobody is started any more."""
-    one = supervised(2)
-    first, second = one.start()
-    one.signal(TERM)
-    one.end(first)
-    assert one.end(second, number=11) == [] and one.supervisor.fleet.exit_status == 1
-
-
 # Clients that wait while nobody serves
 
 
