@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 
-import anyio
 import pytest
 from harness import apps
 from harness.waiting import wait_until
@@ -55,21 +54,6 @@ async def fetch(address, path="/"):
     return octets.partition(b"\r\n\r\n")[2]
 
 
-async def test_it_serves_inside_the_block():
-    """`async with aserve.Server(...)` serves inside the block, and is gone behind the block."""
-
-    async def main():
-        async with aserve.Server(apps.hello, bind="127.0.0.1:0") as server:
-            (address,) = server.addresses
-            assert address[0] == "127.0.0.1"
-            assert server.urls == [f"http://127.0.0.1:{address[1]}"]
-            assert await fetch(address) == b"hello\n"
-        with pytest.raises(OSError):
-            await fetch(address)
-
-    await run(main)
-
-
 @pytest.mark.parametrize("times", [1, 3])
 async def test_cancellation_finishes_what_runs(times):
     """Cancelling serve(), even again during the drain, finishes running requests before the return."""
@@ -98,18 +82,6 @@ async def test_cancellation_finishes_what_runs(times):
         with pytest.raises(asyncio.CancelledError):
             await task
         await asyncio.get_running_loop().shutdown_default_executor()
-
-    await run(main)
-
-
-async def test_a_task_group_starts_a_server():
-    """`await task_group.start(aserve.serve, ...)` gives the server once it accepts."""
-
-    async def main():
-        async with anyio.create_task_group() as group:
-            server = await group.start(aserve.serve, apps.hello, "127.0.0.1:0")
-            assert await fetch(server.addresses[0]) == b"hello\n"
-            group.cancel_scope.cancel()
 
     await run(main)
 
@@ -163,27 +135,6 @@ def test_a_hanging_app_is_left_behind(caplog):
     assert "Traceback" not in caplog.text
 
 
-def test_run_in_a_thread():
-    """aserve.run() works outside the main thread, too; only without signals."""
-    code = (
-        "import aserve, logging, os, queue, re, threading, urllib.request\n"
-        "def app(environ, start_response):\n"
-        "    start_response('200 OK', [])\n"
-        "    return [threading.current_thread().name.encode()]\n"
-        "lines = queue.Queue()\n"
-        "class Handler(logging.Handler):\n"
-        "    def emit(self, record):\n"
-        "        lines.put(record.getMessage())\n"
-        "logging.basicConfig(level=logging.INFO, handlers=[Handler()])\n"
-        "threading.Thread(target=aserve.run, args=(app, '127.0.0.1:0'), kwargs={'threads': 3}, daemon=True).start()\n"
-        "while not (found := re.search(r'serving on (http://\\S+)', lines.get(timeout=20))): pass\n"
-        "print(urllib.request.urlopen(found[1]).read().decode(), flush=True)\n"
-        "os._exit(0)\n"  # the server serves on
-    )
-    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, timeout=30, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"aserve-worker-1\n", b"")
-
-
 @pytest.mark.long_on_pypy
 def test_run_without_a_log():
     """aserve.run() ends at a SIGTERM, and writes nothing where nobody has asked for a log."""
@@ -201,38 +152,3 @@ def test_run_without_a_log():
     )
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, timeout=30, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
-
-
-async def test_run_returns_after_a_signal(tmp_path):
-    """aserve.run(app, "127.0.0.1:0", threads=3) serves until SIGTERM, then returns 0."""
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import aserve, logging, sys\n"
-        "logging.basicConfig(level=logging.INFO)\n"
-        "def app(environ, start_response):\n"
-        "    start_response('200 OK', [('Content-Type', 'text/plain')])\n"
-        "    return [b'run']\n"
-        "status = aserve.run(app, '127.0.0.1:0', threads=3)\n"
-        "print('returned', status)\n"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-I", str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        for line in process.stderr:
-            if "serving on" in line:
-                break
-        host, port = line.split("//")[1].strip().split(":")
-
-        async def main():
-            return await asyncio.gather(*(fetch((host, int(port))) for _ in range(10)))
-
-        assert await main() == [b"run"] * 10
-        process.send_signal(signal.SIGTERM)
-        assert process.stdout.read() == "returned 0\n"
-        assert process.wait(30) == 0
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        process.stderr.close()
