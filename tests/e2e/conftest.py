@@ -6,7 +6,10 @@ import subprocess
 import pytest
 from harness import apps
 from harness.acme_front import Front
+from harness.front import fronts
 from harness.https_site import HTTPSSite
+
+__all__ = ["fronts"]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import urllib.request
 import pytest
 from harness import apps
 from harness.client import RawClient
-from harness.front import DOCS, Page, fronts
+from harness.front import DOCS, Page
 from harness.halting import halt
 from harness.interpreter import NEEDS_LINUX, ONCE
 from harness.process import run_command
@@ -23,7 +23,6 @@ from harness.waiting import wait_until
 
 pytestmark = [pytest.mark.checkout, pytest.mark.one_way, NEEDS_LINUX, pytest.mark.long_on_pypy]
 
-__all__ = ["fronts"]  # a fixture
 PAGE = Page("balancers")
 
 

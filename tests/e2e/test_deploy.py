@@ -16,14 +16,12 @@ import textwrap
 
 import pytest
 import yaml
-from harness.front import Page, fronts
+from harness.front import Page
 from harness.interpreter import ONCE
 
 from aserve.command.site_files import SANDBOX, SERVICE, SiteFiles
 
 pytestmark = [pytest.mark.checkout, pytest.mark.long_on_pypy]
-
-__all__ = ["fronts"]  # a fixture
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples"

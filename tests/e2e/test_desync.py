@@ -13,11 +13,10 @@ import pytest
 from harness import desync, desync_http2
 from harness.client import RawClient, Truncated
 from harness.combining import long
-from harness.front import HTTP_FRONTS, fronts
+from harness.front import HTTP_FRONTS
 
 pytestmark = pytest.mark.long_on_pypy
 
-__all__ = ["fronts"]  # a fixture
 PAIRS = desync.load()
 IS_PYPY = sys.implementation.name == "pypy"
 # A front server's answers to a pair are not checked; they are read for so long after the last octet, so that the front server has finished.

@@ -12,12 +12,11 @@ import sys
 import pytest
 import yaml
 from harness.combining import long
-from harness.front import Page, free_port, fronts
+from harness.front import Page, free_port
 from harness.process import ServerProcess
 
 pytestmark = [pytest.mark.checkout, pytest.mark.long_on_pypy]
 
-__all__ = ["fronts"]  # a fixture
 ROOT = pathlib.Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 START, FRAMEWORKS = Page("start"), Page("frameworks")

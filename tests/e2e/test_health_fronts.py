@@ -2,11 +2,10 @@
 
 import pytest
 from harness import apps
-from harness.front import Page, fronts
+from harness.front import Page
 
 pytestmark = [pytest.mark.checkout, pytest.mark.one_way, pytest.mark.long_on_pypy]
 
-__all__ = ["fronts"]  # a fixture
 PAGE = Page("health")
 HAPROXY, NGINX = "Health checks by HAProxy", "Health checks behind nginx"
 READY = "/-/health/ready"

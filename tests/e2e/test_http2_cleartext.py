@@ -5,11 +5,9 @@ import json
 import httpx
 import pytest
 from harness import apps
-from harness.front import fronts
 from harness.http2_frames import PREFACE, SETTINGS, frame
 from harness.tls_clients import SECONDS
 
-__all__ = ["fronts"]  # a fixture
 pytestmark = [pytest.mark.any_parser]
 
 FRONTS = {

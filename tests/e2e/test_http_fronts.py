@@ -5,12 +5,11 @@ import http.client
 import pytest
 from harness import apps
 from harness.combining import long
-from harness.front import HTTP_FRONTS, fronts, octets, site
+from harness.front import HTTP_FRONTS, octets, site
 from harness.rules import rule
 
 pytestmark = [pytest.mark.checkout, pytest.mark.one_way, pytest.mark.plain, pytest.mark.long_on_pypy]
 
-__all__ = ["fronts"]  # a fixture
 FRONTS = [next(iter(HTTP_FRONTS)), *map(long, [*HTTP_FRONTS][1:])]
 
 

@@ -13,13 +13,12 @@ import threading
 import pytest
 from harness import apps
 from harness.client import RawClient
-from harness.front import Page, check_environ, environ_of, fronts, octets, site
+from harness.front import Page, check_environ, environ_of, octets, site
 from harness.interpreter import first_on_pypy
 from harness.load import load
 
 pytestmark = [pytest.mark.checkout, pytest.mark.one_way]
 
-__all__ = ["fronts"]  # a fixture
 IS_PYPY = sys.implementation.name == "pypy"
 PAGE = Page("nginx")
 SOCKET = "unix:/run/app/app.sock"

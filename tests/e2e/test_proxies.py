@@ -10,7 +10,7 @@ import sys
 import threading
 
 import pytest
-from harness.front import IS_ROOT, Page, fronts, program, site
+from harness.front import IS_ROOT, Page, program, site
 
 pytestmark = [
     pytest.mark.checkout,
@@ -19,7 +19,6 @@ pytestmark = [
     pytest.mark.long_on_pypy,
 ]
 
-__all__ = ["fronts"]  # a fixture
 PAGE = Page("proxies")
 # Not the proxy's address.
 CLIENT = "127.0.0.9"

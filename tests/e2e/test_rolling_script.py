@@ -11,7 +11,7 @@ import threading
 
 import pytest
 from harness.client import RawClient
-from harness.front import DOCS, Page, fronts
+from harness.front import DOCS, Page
 from harness.interpreter import ONCE
 from harness.load import load
 from harness.waiting import wait_until
@@ -22,7 +22,6 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="sockets as systemd passes them"),
 ]
 
-__all__ = ["fronts"]  # a fixture
 EXAMPLES = pathlib.Path(DOCS).parent / "examples"
 SCRIPT = EXAMPLES / "systemd/rolling.sh"
 PATIENCE_SECONDS = 60.0

@@ -16,14 +16,13 @@ import time
 
 import pytest
 from harness.client import RawClient
-from harness.front import fronts
 from harness.halting import halt
 from harness.interpreter import NEEDS_LINUX
 from harness.storm import CLIENTS, IS_LONG, TEST_SECONDS, kept_results, start_storm
 from harness.waiting import wait_until
 from harness.workers import Workers, children_of, is_alive
 
-__all__ = ["fronts", "kept_results", "start_storm"]  # fixtures
+__all__ = ["kept_results", "start_storm"]  # fixtures
 pytestmark = [NEEDS_LINUX, pytest.mark.slow, pytest.mark.checkout, pytest.mark.timeout(TEST_SECONDS)]
 
 

@@ -12,12 +12,11 @@ import signal
 import pytest
 from harness.callers import TestCaller
 from harness.combining import long
-from harness.front import fronts
 from harness.interpreter import NEEDS_LINUX
 from harness.storm import IS_LONG, START_SECONDS, TEST_SECONDS, every_way, kept_results, start_storm
 from harness.waiting import wait_until
 
-__all__ = ["fronts", "kept_results", "start_storm"]  # fixtures
+__all__ = ["kept_results", "start_storm"]  # fixtures
 pytestmark = [NEEDS_LINUX, pytest.mark.slow, pytest.mark.checkout, pytest.mark.timeout(TEST_SECONDS)]
 
 HUP, TERM, TTIN, TTOU = signal.SIGHUP, signal.SIGTERM, signal.SIGTTIN, signal.SIGTTOU

@@ -5,11 +5,10 @@ import http.client
 import pytest
 from harness import apps
 from harness.combining import long
-from harness.front import Page, check_bodies, check_environ, check_statuses, environ_of, fronts, octets, site
+from harness.front import Page, check_bodies, check_environ, check_statuses, environ_of, octets, site
 
 pytestmark = [pytest.mark.checkout, pytest.mark.one_way, pytest.mark.long_on_pypy]
 
-__all__ = ["fronts"]  # a fixture
 PAGES = {name: Page(name) for name in ("apache", "lighttpd")}
 SOCKET = "/run/app/app.sock"
 SERVERS = pytest.mark.parametrize("name", PAGES)

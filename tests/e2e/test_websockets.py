@@ -11,12 +11,10 @@ from flask import Flask
 from flask_sock import Sock
 from flask_socketio import SocketIO
 from harness.combining import each_once
-from harness.front import Page, fronts
+from harness.front import Page
 from harness.interpreter import NEEDS_LINUX
 from harness.process import ServerProcess, run_command
 from harness.waiting import wait_until
-
-__all__ = ["fronts"]  # a fixture
 
 SITE = """\
 import os
