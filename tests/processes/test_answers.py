@@ -146,43 +146,6 @@ def test_a_reload_that_stays_half_done(ask):
     assert ask(ask="status").read()[0]["warnings"] == []
 
 
-def test_a_reload_in_place_of_one_that_is_half_done(ask):
-    """The reload reads code and settings anew, and does not wait for an endless one; each caller hears of its end."""
-    before = ask.one.start()
-    first = ask(ask="reload")
-    ask.one.say(ask.one.children[-1], say="ready")
-    ask.one.end(ask.one.children[-1], status=1)
-    assert "error" in first.read()[0]
-    half_done = ask.one.supervisor.fleet.reload.plan
-    caller = ask(ask="reload")
-    assert ask(ask="status").read()[0]["warnings"] == []
-    while not caller.is_answered:
-        for child in [child for child in ask.one.children if child.state is State.STARTING]:
-            assert child.plan is not half_done
-            ask.one.say(child, say="ready")
-        ask.one.leave(*[child for child in ask.one.children if not child.has_left and child.state is State.DRAINING])
-        ask.one.turn()
-        found = caller.read()
-    assert found[0]["text"].startswith("done in ")
-    ready = [child for child in ask.one.children if child.state is State.READY]
-    assert sorted(child.slot for child in ready) == [1, 2] and ready[0].plan is ready[1].plan
-    assert not set(before) & set(ready)
-    assert ask.one.supervisor.fleet.reload is None
-
-
-def test_a_reload_during_another(ask):
-    """A caller during a reload hears of the end of the next one."""
-    ask.one.start()
-    first = ask(ask="reload")
-    second = ask(ask="reload")
-    ask.one.end(ask.one.children[-1], status=1)  # started by the first
-    ask.one.turn()
-    assert "error" in first.read()[0] and second.read() == []
-    ask.one.end(ask.one.children[-1], status=1)
-    ask.one.turn()
-    assert "error" in second.read()[0]
-
-
 def test_one_is_replaced(ask):
     """The successor starts, and the worker drains when that is ready; a second caller hears so."""
     first, second = ask.one.start()

@@ -86,21 +86,6 @@ def test_no_subreaper_means_no_preload(supervised):
     )
 
 
-def test_the_first_worker_cannot_start(supervised):
-    """The mold goes, and the command too."""
-    one = supervised(preload=True)
-    (mold,) = one.turn()
-    one.say(mold, say="ready")
-    (worker,) = one.fork_from(mold)
-    one.say(worker, **FAILED)
-    one.end(worker, 1)
-    assert told(one, mold) == [LEAVE]
-    one.end(mold)
-    assert one.children == [] and str(one.supervisor.acts.start_failure).startswith(
-        "worker 1 (pid 102) could not start"
-    )
-
-
 def test_an_app_that_cannot_be_shared(supervised, caplog):
     """One line tells the open resource; then each worker imports the app alone, and there is no mold any more."""
     one = supervised(2, preload=True)
@@ -249,25 +234,6 @@ def test_the_mold_cannot_fork(preloaded, caplog):
     one.say(begun, say="ready")
     one.turn(FORK_SECONDS)
     assert mold.state is State.READY and one.system.signals == [] and "has not forked" not in caplog.text
-
-
-def test_clients_wait_for_a_worker_that_is_not_forked_yet(preloaded):
-    """The mold is told to end only afterwards; the worker serves waiting clients, and drains."""
-    (listener,) = open_listeners([parse_bind("127.0.0.1:0")])
-    with listener.socket, socket.create_connection(listener.address):
-        one, mold, (first,) = preloaded(1, listeners=[listener])
-        one.end(first, number=KILL)
-        (unborn,) = one.turn(0.2)
-        one.signal(TERM)
-        orders = one.heard(mold)
-        assert [message["do"] for message, _ in orders] == ["fork", "drain"] and unborn.state is State.STARTING
-        pid = one.system.fork_from_mold(orders[0][1])
-        one.system.workers_ends[pid].send({"say": "begun", "pid": pid})
-        one.end(mold)
-        one.say(unborn, say="ready")
-        assert told(one, unborn) == [{"do": "drain", "stopping": True}]
-        one.end(unborn)
-        assert one.children == [] and one.supervisor.fleet.exit_status == 0
 
 
 @pytest.fixture

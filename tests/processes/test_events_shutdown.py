@@ -146,21 +146,6 @@ def test_a_client_waits_in_vain(waited_for, caplog):
     assert one.system.signals == []
 
 
-def test_a_client_waits_in_a_pause(waited_for):
-    """The only worker has crashed, and the next is not due yet: one begins at once, and only one."""
-    one, child = waited_for()
-    one.supervisor.parts.crew.resize(2, "asked")
-    one.turn()
-    for starting in one.children:
-        one.end(starting, number=9)
-    one.signal(TERM)
-    (last,) = one.children
-    assert last.slot == 1 and told(one, last) == []
-    one.say(last, say="ready")
-    assert told(one, last) == [STOP]
-    assert one.end(last) == [] and one.children == [] and one.supervisor.fleet.exit_status == 0
-
-
 def test_a_client_waits_in_a_pause_and_nothing_can_be_forked(waited_for, caplog):
     """One try is all, and log and exit status tell the cost."""
     one, child = waited_for()
