@@ -107,34 +107,6 @@ def test_each_response_has_its_line(start_server, raw_client, way, tmp_path):
     assert (lines[1]["referer"], lines[1]["agent"]) == ("-", "-")
 
 
-@pytest.mark.also_inline
-def test_pipelined_requests_are_all_noted(start_server, raw_client, way, tmp_path):
-    """Pipelined requests are all noted, in order within a thread."""
-    path = tmp_path / "access.log"
-    server = start_server(apps.hello, access_log=str(path), threads=min(way.threads, 1))
-    client = raw_client(server)
-    for number in range(50):
-        client.request(f"/{number}")
-    for _ in range(50):
-        client.recv_response()
-    server.stop()
-    assert [line["request"] for line in read_lines(path)] == [f"GET /{number} HTTP/1.1" for number in range(50)]
-
-
-def test_nothing_can_be_forged(start_server, raw_client, tmp_path):
-    """Quotes, backslashes and octets above ASCII in a request cannot forge a line or a field."""
-    path = tmp_path / "access.log"
-    server = start_server(apps.hello, access_log=str(path))
-    client = raw_client(server)
-    client.send(b'GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: a" 200 "b\\\r\nReferer: \x85\xff\r\n\r\n')
-    client.recv_response()
-    client.close()
-    server.stop()
-    (line,) = read_lines(path)
-    assert line["agent"] == r"a\x22 200 \x22b\x5c"
-    assert len(path.read_bytes().split(b"\n")) == 2
-
-
 @pytest.mark.long_on_pypy
 def test_names_of_a_hundred_threads(start_process, raw_client, tmp_path):
     """Each line has the name of the thread that served its request, however many threads there are."""

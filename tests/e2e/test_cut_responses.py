@@ -56,17 +56,6 @@ def test_whole_responses_before_it_arrive(start_server, raw_client, path):
 
 
 @pytest.mark.also_inline
-@pytest.mark.parametrize(("path", "is_reset"), [("/length", False), ("/chunks", True)])
-def test_an_old_client(start_server, raw_client, path, is_reset):
-    """An HTTP/1.0 client would take the connection's end for the body's: the connection is reset, unless there is a length."""
-    client = raw_client(start_server(Cutting(), is_checked=False))
-    client.send(b"GET %b HTTP/1.0\r\n\r\n" % path.encode())
-    with pytest.raises(client.Truncated) as caught:
-        client.recv_response()
-    assert caught.value.is_reset is is_reset
-
-
-@pytest.mark.also_inline
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_cut_over_tls_has_no_closure_alert(start_server, raw_client, tls_settings, version):
     """A closure alert says that all has come: where nothing else tells the cut, there is none."""

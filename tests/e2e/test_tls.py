@@ -19,7 +19,6 @@ from harness.interpreter import first_on_pypy, later_on_pypy
 from harness.tls_clients import SECONDS, MemorySocket, curl, s_client
 
 import aserve
-from aserve._cparsers import lib
 from aserve.command import flags
 from aserve.features import Config
 from aserve.settings import parse_bind, read_toml
@@ -297,17 +296,6 @@ async def test_queued_when_the_drain_begins(tls_settings, authority):
         assert await server.drain()
         thread.join(SECONDS)
     assert answers[0].endswith(b"\r\n\r\nhello\n")
-
-
-@one_way
-def test_the_lane_is_taken(serve_tls, raw_client):
-    server = serve_tls(lane="auto", threads=8, bind=["https://127.0.0.1:0", "127.0.0.1:0"])
-    with contextlib.closing(raw_client(server)) as client:
-        assert client.fetch().status == 200
-        assert server.statistics().connections_in_lane == lib.lane_available()
-    with contextlib.closing(raw_client(server.server.addresses[1])) as client:
-        assert client.fetch().status == 200
-        assert server.statistics().connections_in_lane == lib.lane_available()
 
 
 @one_way

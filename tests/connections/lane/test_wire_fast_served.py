@@ -27,16 +27,9 @@ BLOCK = b"0123456789abcdef" * 4096  # 64 KiB
 def app(environ, start_response):
     """Answer in the way of the path."""
     path = environ["PATH_INFO"]
-    if path == "/fails":
-        raise ValueError("meant to fail")
-    if path == "/closes":
-        start_response("200 OK", apps.PLAIN)
-        return ClosingList([b"closed"])
     if path == "/pieces":
         start_response("200 OK", apps.PLAIN)
         return iter([b"a" * 10, b"", b"b" * 300_000, b"c"])
-    if path == "/hints":
-        environ["wsgi.early_hints"]([("Link", "</style.css>")])
     write = start_response("200 OK", apps.PLAIN)
     if path == "/write":
         write(b"written ")
@@ -46,83 +39,14 @@ def app(environ, start_response):
         return [BLOCK * 48]
     if path == "/much":
         return [BLOCK * 512]
-    if path == "/rather-large":
-        return [BLOCK + b"x"]
-    if path == "/write-large":
-        write(b"written ")
-        return [BLOCK + b"x"]
     if path == "/file":
         return environ["wsgi.file_wrapper"](open(__file__, "rb"))
     return [environ["REMOTE_ADDR"].encode(), b" ", environ["wsgi.input"].read()]
 
 
-class ClosingList(list):
-    """A list with a close() to be called."""
-
-    count = 0
-
-    def close(self):
-        type(self).count += 1
-
-
 def content_of_this_file():
     with open(__file__, "rb") as file:
         return file.read()
-
-
-@pytest.mark.also_inline
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/", b"127.0.0.1 "),
-        ("/pieces", b"a" * 10 + b"b" * 300_000 + b"c"),
-        ("/write", b"written twice and returned"),
-        ("/large", BLOCK * 48),
-        ("/rather-large", BLOCK + b"x"),
-        ("/write-large", b"written " + BLOCK + b"x"),
-        ("/file", content_of_this_file()),
-        ("/closes", b"closed"),
-    ],
-)
-def test_a_response_of_any_form(start_server, raw_client, path, body):
-    """A response of any form arrives whole, and the connection goes on."""
-    client = raw_client(start_server(app, is_checked=False))
-    for _ in range(3):
-        assert client.fetch("/").body == b"127.0.0.1 "
-        assert client.fetch(path).body == body
-    assert client.fetch(path, "Connection: close").body == body
-    assert client.recv_to_end() == b""
-
-
-@pytest.mark.also_inline
-def test_early_hints_come_before_the_return(start_server, raw_client):
-    """A 103 response comes before the app's return, and the final response behind."""
-    client = raw_client(start_server(app, is_checked=False))
-    for _ in range(2):
-        client.request("/hints")
-        assert client.recv_response().status == 103
-        assert client.recv_response().body == b"127.0.0.1 "
-
-
-@pytest.mark.also_inline
-def test_an_app_that_fails(start_server, raw_client):
-    """The client of a failing app gets a 500, and the connection goes on."""
-    client = raw_client(start_server(app, is_checked=False))
-    for _ in range(2):
-        assert client.fetch("/fails").status == 500
-        assert client.fetch("/").status == 200
-
-
-@pytest.mark.also_inline
-def test_a_reader_that_is_slow(start_server, raw_client):
-    """Octets beyond the socket's buffer follow when the client reads, and nothing is lost."""
-    client = raw_client(start_server(app, is_checked=False), receive_buffer_bytes=4096)
-    for _ in range(2):
-        for _ in range(8):
-            client.request("/rather-large")
-            assert client.recv_response().body == BLOCK + b"x"
-        client.request("/large")
-        assert client.recv_response().body == BLOCK * 48
 
 
 def test_an_app_that_closes_the_connection(start_server, raw_client):

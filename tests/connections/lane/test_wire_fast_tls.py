@@ -168,17 +168,6 @@ def test_a_connection_comes_back_to_the_lane(serve_tls, raw_client, wait_until):
 
 
 @one_way
-def test_many_clients_are_served_at_once(serve_tls, raw_client):
-    """Three hundred kept connections each get their own answers."""
-    clients = [raw_client(serve) for serve in [serve_tls(apps.echo, threads=8)] * 300]
-    for number, client in enumerate(clients):
-        client.request("/", method="POST", body=b"%d" % number)
-    for number, client in enumerate(clients):
-        assert client.recv_response().body == b"%d" % number
-    assert all(client.fetch("/", method="POST", body=b"x" * 100_000).body == b"x" * 100_000 for client in clients[:20])
-
-
-@one_way
 def test_a_forked_child_does_not_touch_sessions(serve_tls, raw_client):
     """A forked child of the app has copies of all sessions, and sends nothing to their clients."""
 
