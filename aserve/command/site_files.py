@@ -31,11 +31,7 @@ PROPOSALS = {
     "metrics": ('"127.0.0.1:9100"', False),
 }
 # In the place of the address: a public site.
-PUBLIC = {
-    "https": ('["{https}"]', True),
-    "acme-terms": ('"accept"', True),
-    "workers": ("1", True),
-}
+PUBLIC = {"https": ('["{https}"]', True), "acme-terms": ('"accept"', True), "workers": ("1", True)}
 # What each unit has: that of `aserve init`, and those of examples/ and docs/. The way out is bounded, the way back is not.
 SERVICE = """\
 # Only the process itself is told to end, not what the app has started. It takes at most --drain-timeout (30 s).

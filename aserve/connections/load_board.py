@@ -34,11 +34,7 @@ class Load(NamedTuple):
         """Decode a word; None: NOBODY."""
         if word == NOBODY:
             return None
-        return cls(
-            word >> _CONN & _COUNT_MASK,
-            word >> _REQUEST & _COUNT_MASK,
-            word >> _TURN,
-        )
+        return cls(word >> _CONN & _COUNT_MASK, word >> _REQUEST & _COUNT_MASK, word >> _TURN)
 
 
 class LoadBoard:

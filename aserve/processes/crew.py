@@ -31,13 +31,7 @@ class Crew:
     """The slots, from 1 to the size, and the state of each."""
 
     def __init__(
-        self,
-        fleet: Fleet,
-        children: Children,
-        clock: Clock,
-        status: Status,
-        overview: Overview,
-        watch: Watch,
+        self, fleet: Fleet, children: Children, clock: Clock, status: Status, overview: Overview, watch: Watch
     ) -> None:
         self._fleet = fleet
         self._children = children

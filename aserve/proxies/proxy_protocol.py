@@ -23,11 +23,7 @@ V2_MAX_BYTES = 4096
 LOCAL, PROXY = 0, 1
 UNSPEC, INET, INET6, UNIX = range(4)
 STREAM, DGRAM = 1, 2
-_ADDRESSES = {
-    INET: struct.Struct("!4s4sHH"),
-    INET6: struct.Struct("!16s16sHH"),
-    UNIX: struct.Struct("!108s108s"),
-}
+_ADDRESSES = {INET: struct.Struct("!4s4sHH"), INET6: struct.Struct("!16s16sHH"), UNIX: struct.Struct("!108s108s")}
 TYPE_CRC32C = 0x03
 TYPE_SSL = 0x20
 CLIENT_SSL = 0x01  # 2.2.6: the client connected over TLS

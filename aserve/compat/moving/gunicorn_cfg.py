@@ -49,11 +49,7 @@ class Cfg:
 
     def __init__(self) -> None:
         names = [name for row in ROWS for name in row.names if name[-1] != "*"]
-        defaults: dict[str, Any] = {
-            **dict.fromkeys(names),
-            **dict.fromkeys(SWITCHES, False),
-            **DEFAULTS,
-        }
+        defaults: dict[str, Any] = {**dict.fromkeys(names), **dict.fromkeys(SWITCHES, False), **DEFAULTS}
         self.settings = {name: CfgSetting(name, default) for name, default in defaults.items()}
         self.given: dict[str, Given] = {}
         self.notes: list[Note] = []  # about the files that values are from

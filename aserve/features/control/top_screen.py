@@ -294,7 +294,7 @@ class Top(App[None]):
     Confirming Vertical { width: 60; height: auto; border: round $warning; background: $background; padding: 1 2; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+c", "quit", show=False, priority=True),  # users try it first
+        Binding("ctrl+c", "quit", show=False, priority=True)  # users try it first
     ]
 
     def __init__(self, path: str) -> None:

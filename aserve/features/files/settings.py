@@ -14,18 +14,7 @@ from collections.abc import Sequence
 from ...core.named_tuple import NamedTuple
 from ...core.patterns import lazy_pattern
 from ...settings import EngineSettings, Needs, row
-from ...settings.kinds import (
-    GIB,
-    KIB,
-    NAME_CHARACTER,
-    SWITCH,
-    YEAR_SECONDS,
-    Kind,
-    duration,
-    show_texts,
-    size,
-    texts_of,
-)
+from ...settings.kinds import GIB, KIB, NAME_CHARACTER, SWITCH, YEAR_SECONDS, Kind, duration, show_texts, size, texts_of
 from ...settings.paths import whole_folder
 from ...settings.prefixes import Below, parse_below, parsed_texts
 

@@ -74,10 +74,7 @@ def _parse_prefix(value: object) -> str | None:
 
 
 SHARED = Kind(
-    "URL",
-    "redis://[USER:PASSWORD@]HOST[:PORT][/DB], rediss://... with TLS, unix:PATH[?db=DB]",
-    _parse_url,
-    show_text,
+    "URL", "redis://[USER:PASSWORD@]HOST[:PORT][/DB], rediss://... with TLS, unix:PATH[?db=DB]", _parse_url, show_text
 )
 SHARED_PREFIX = Kind("NAME", "up to 100 letters, digits, _, ., : and -", _parse_prefix, show_text)
 

@@ -39,11 +39,7 @@ class Status:
     """The present state."""
 
     def __init__(
-        self,
-        children: Children,
-        fleet: Fleet,
-        attached: Attached | None = None,
-        listeners: Sequence[Listener] = (),
+        self, children: Children, fleet: Fleet, attached: Attached | None = None, listeners: Sequence[Listener] = ()
     ) -> None:
         """`listeners`: of the workers."""
         self.statuses = Statuses(lambda: fleet.plan.config, self._look)

@@ -32,13 +32,7 @@ from ...server.server import Server
 from ...wsgi import WSGIApp
 from ..children.channel import Message
 from ..children.children import ENDING_SECONDS
-from ..children.forked import (
-    LEFT_TO_SUPERVISOR,
-    MAX_WHY_LENGTH,
-    dying_with,
-    prepare_process,
-    tell_failure,
-)
+from ..children.forked import LEFT_TO_SUPERVISOR, MAX_WHY_LENGTH, dying_with, prepare_process, tell_failure
 from ..children.role import Role
 from ..transfers.passing import Passing
 from .reloading import Reloader, reloading
