@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Callable
+from typing import Any, Callable, TypeVar
 from urllib.parse import quote
 
 from ..core.named_tuple import NamedTuple
@@ -20,6 +20,8 @@ from ..core.patterns import lazy_pattern
 from .bind import OPTION_SAFE, parse_bind
 from .peer import ACCOUNT_NAME, parse_peer
 from .secrecy import show_place, show_variable
+
+Parsed = TypeVar("Parsed")
 
 
 class Kind(NamedTuple):
@@ -33,6 +35,22 @@ class Kind(NamedTuple):
     accepts: str
     parse: Callable[[object], object]
     show: Callable[[Any], str] = str
+
+
+def optional(parse: Callable[[object], Parsed]) -> Callable[[object], Parsed | None]:
+    """Return a parser of the same kind, or of no value: None, or an empty text."""
+    return lambda value: None if value is None or value == "" else parse(value)
+
+
+def matching(pattern: Any, fault: str) -> Callable[[object], str]:
+    """Return a parser of texts that match a pattern from the begin on; `fault`: said of others."""
+
+    def parse(value: object) -> str:
+        if not isinstance(value, str) or not pattern.match(value):
+            raise ValueError(f"{value!r} {fault}")
+        return value
+
+    return parse
 
 
 def show_text(text: str | None) -> str:
@@ -223,22 +241,12 @@ def _parse_server_name(value: object) -> str:
     return value.strip()
 
 
-def _parse_field_name(value: object) -> str | None:
-    if value is None or value == "":
-        return None
+@optional
+def _parse_field_name(value: object) -> str:
     if not isinstance(value, str) or not re.match(rf"{NAME_CHARACTER}{{1,100}}\Z", value):
         raise ValueError(f"{value!r} is not the name of a field")
     if value.lower() in OWN_FIELDS:
         raise ValueError(f"{value!r} has a meaning of its own")
-    return value
-
-
-def _parse_proxy_name(value: object) -> str | None:
-    if value is None or value == "":
-        return None
-    # RFC 8941 3.3.4, a token. A quoted string could hold more characters, but a host's name needs none.
-    if not isinstance(value, str) or not re.match(r"[A-Za-z*][!#$%&'*+\-.^_`|~:/0-9A-Za-z]{0,99}\Z", value):
-        raise ValueError(f"{value!r} does not begin with a letter, or has characters beyond letters, digits and .-_:/")
     return value
 
 
@@ -250,13 +258,8 @@ def _parse_mode(value: object) -> int:
     return value
 
 
-def _parse_umask(value: object) -> int | None:
-    return None if value is None or value == "" else _parse_mode(value)
-
-
-def _parse_account(value: object) -> str | None:
-    if value is None or value == "":
-        return None
+@optional
+def _parse_account(value: object) -> str:
     text = str(value) if type(value) is int else value
     if not isinstance(text, str) or not re.fullmatch(ACCOUNT_NAME, text):
         raise ValueError(f"{value!r} is neither a name nor a number")
@@ -290,12 +293,6 @@ def split_sni(text: str) -> tuple[str, str, str | None]:
     if not SNI_NAME.match(ascii_name):
         raise ValueError(f"{name!r} is not the name of a host, such as example.com or *.example.com")
     return ascii_name, certificate, key or None
-
-
-def _parse_ciphers(value: object) -> str:
-    if not isinstance(value, str) or not re.match(r"[A-Za-z0-9_+:!@=.-]+\Z", value):
-        raise ValueError(f"{value!r} is not a list of ciphers")
-    return value
 
 
 # RFC 9112 3.2: the characters of a request's Host field and target, sent unchanged.
@@ -334,17 +331,8 @@ def _parse_file(value: object) -> str | None:
     return parse_path(value)
 
 
-def _parse_health_path(value: object) -> str | None:
-    if value is None or value == "":
-        return None
-    if not isinstance(value, str) or not HEALTH_PATH.match(value):
-        raise ValueError(f"{value!r} is not such a path")
-    return value
-
-
-def _parse_listening(value: object) -> str | None:
-    if value is None or value == "":
-        return None
+@optional
+def _parse_listening(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not text")
     bind = parse_bind(value)
@@ -393,10 +381,17 @@ OWN_FIELDS = (*HOP_BY_HOP_FIELDS, "content-length", "date", "server")
 FIELD_NAME = Kind(
     "NAME", "the name of a field, such as X-Queue-Wait, that is none of HTTP's own", _parse_field_name, show_text
 )
-PROXY_NAME = Kind("NAME", "a name such as web1 or web1.example", _parse_proxy_name, show_text)
+# RFC 8941 3.3.4, a token. A quoted string could hold more characters, but a host's name needs none.
+_TOKEN = lazy_pattern(r"[A-Za-z*][!#$%&'*+\-.^_`|~:/0-9A-Za-z]{0,99}\Z")
+PROXY_NAME = Kind(
+    "NAME",
+    "a name such as web1 or web1.example",
+    optional(matching(_TOKEN, "does not begin with a letter, or has characters beyond letters, digits and .-_:/")),
+    show_text,
+)
 MODE = Kind("MODE", "three octal digits, such as 660", _parse_mode, lambda mode: f"{mode:03o}")
 UMASK = Kind(
-    "MASK", "three octal digits, such as 027", _parse_umask, lambda m: "unchanged" if m is None else f"{m:03o}"
+    "MASK", "three octal digits, such as 027", optional(_parse_mode), lambda m: "unchanged" if m is None else f"{m:03o}"
 )
 ACCOUNTS = Kind("NAME", "a name or a number", _parse_account, lambda name: name or "unchanged")
 GROUPS = Kind(
@@ -426,7 +421,7 @@ HEALTH_PATH = lazy_pattern(r"(/(?!\.{1,2}(/|\Z))[A-Za-z0-9._~-]+)+\Z")
 URL_PATH = Kind(
     "PATH",
     "a path such as /-/health, of letters, digits and -._~, without a slash at the end",
-    _parse_health_path,
+    optional(matching(HEALTH_PATH, "is not such a path")),
     show_text,
 )
 FILE = Kind("PATH", "a path", _parse_file, show_text)
@@ -437,6 +432,7 @@ SNI = Kind(
     _parse_sni,
     show_texts,
 )
-CIPHERS = Kind("LIST", "a cipher list of OpenSSL", _parse_ciphers)
+_CIPHERS = lazy_pattern(r"[A-Za-z0-9_+:!@=.-]+\Z")
+CIPHERS = Kind("LIST", "a cipher list of OpenSSL", matching(_CIPHERS, "is not a list of ciphers"))
 SERVER_NAME = Kind("TEXT", "up to 200 printable ASCII characters", _parse_server_name)
 PROGRESS = duration(0.1)  # a deadline of 0 would refuse every client

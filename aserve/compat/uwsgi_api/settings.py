@@ -13,7 +13,19 @@ from ...core.named_tuple import NamedTuple
 from ...core.patterns import lazy_pattern
 from ...features.sharing.settings import SharingSettings
 from ...settings import ConfigError, row
-from ...settings.kinds import GIB, KIB, Kind, choice, count, show_text, show_texts, size, texts_of
+from ...settings.kinds import (
+    GIB,
+    KIB,
+    Kind,
+    checked_texts,
+    choice,
+    count,
+    matching,
+    show_text,
+    show_texts,
+    size,
+    texts_of,
+)
 
 DEFAULT_NAME = "default"  # uWSGI's name of the cache if none is given
 _NAME = lazy_pattern(r"[A-Za-z0-9_.-]{1,64}\Z")
@@ -56,9 +68,7 @@ def parse_cache(text: str) -> CacheSpec:
 
 def _value_of(key: str, value: str) -> object:
     if key == "name":
-        if not _NAME.match(value):
-            raise ValueError(f"{value!r} is not the name of a cache: up to 64 letters, digits, _, . and -")
-        return value
+        return matching(_NAME, "is not the name of a cache: up to 64 letters, digits, _, . and -")(value)
     if key == "purge_lru":
         if value.lower() not in _TRUE:
             raise ValueError(f"purge_lru={value} is neither 0 nor 1")
@@ -119,25 +129,19 @@ def _parse_queue(value: object) -> str | None:
     return text
 
 
-def _parse_areas(value: object) -> tuple[str, ...]:
-    texts = tuple(texts_of(value, str.splitlines))
-    for text in texts:
-        AREA.parse(text)
-    return texts
-
-
 def _parse_metrics(value: object) -> tuple[str, ...]:
-    texts = tuple(texts_of(value, str.splitlines))
-    for text in texts:
-        if not _METRIC.match(text):
-            raise ValueError(f"{text!r} is not the name of a metric: up to 64 letters, digits, _, . and -")
-    return tuple(dict.fromkeys(texts))
+    fault = "is not the name of a metric: up to 64 letters, digits, _, . and -"
+    return tuple(dict.fromkeys(checked_texts(value, matching(_NAME, fault))))
 
 
 AREA = size(1, GIB)
-_METRIC = lazy_pattern(r"[A-Za-z0-9_.-]{1,64}\Z")
 QUEUE = Kind("items=N[,blocksize=SIZE]", "how many messages, and how long one may be (64k)", _parse_queue, show_text)
-AREAS = Kind("SIZE", "octets, or a size such as 64k; in a variable one to a line", _parse_areas, show_texts)
+AREAS = Kind(
+    "SIZE",
+    "octets, or a size such as 64k; in a variable one to a line",
+    lambda value: checked_texts(value, AREA.parse),
+    show_texts,
+)
 METRICS = Kind("NAME", "letters, digits, _, . and -; in a variable one to a line", _parse_metrics, show_texts)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from ...core.patterns import lazy_pattern
 from ...core.systemd import state_folder
 from ...settings import ConfigError, EngineSettings, Needs, parse_bind, row
-from ...settings.kinds import FILE, Kind, choice, count, parse_list, show_text, show_texts
+from ...settings.kinds import FILE, Kind, choice, count, matching, optional, parse_list, show_text, show_texts
 from ...settings.paths import whole
 from ..sharing.settings import SharingSettings
 
@@ -91,22 +91,13 @@ def _parse_directory(value: object) -> str:
     return value
 
 
-def _parse_email(value: object) -> str | None:
-    if value is None or value == "":
-        return None
-    if not isinstance(value, str) or not _EMAIL.match(value):
-        raise ValueError(f"{value!r} is not an address of mail")
-    return value
-
-
 def _parse_redirect(value: object) -> int | str | None:
     return value if value in (None, "auto", "off") else _PORT.parse(value)  # type: ignore[return-value]
 
 
-def _parse_hsts(value: object) -> str | None:
+@optional
+def _parse_hsts(value: object) -> str:
     """Return the value of Strict-Transport-Security (RFC 6797 section 6.1)."""
-    if value is None or value == "":
-        return None
     match = _HSTS.match(str(value))
     if isinstance(value, bool) or match is None:
         raise ValueError(f"{value!r} is not a number of seconds, with '; includeSubDomains' or '; preload' behind it")
@@ -117,7 +108,12 @@ NAMES = Kind(
     "NAME", "names of hosts, such as shop.example.org; repeatable, or separated by commas", _parse_names, show_texts
 )
 DIRECTORY = Kind("URL", "a URL that begins with https://", _parse_directory)
-EMAIL = Kind("ADDRESS", "an address such as admin@example.org", _parse_email, show_text)
+EMAIL = Kind(
+    "ADDRESS",
+    "an address such as admin@example.org",
+    optional(matching(_EMAIL, "is not an address of mail")),
+    show_text,
+)
 REDIRECT = Kind("auto|off|PORT", "auto, off, or a port", _parse_redirect)
 HSTS = Kind(
     "SECONDS", "seconds, such as 31536000; '; includeSubDomains' and '; preload' may follow", _parse_hsts, show_text

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from ...core.patterns import lazy_pattern
 from ...settings import EngineSettings, Needs, parse_bind, row, whole_address
-from ...settings.kinds import HTTP, LISTENING, MODE, STATS, Kind, choice, show_text
+from ...settings.kinds import HTTP, LISTENING, MODE, STATS, Kind, choice, matching, optional, show_text
 from ...settings.paths import Base
 
 
-def _parse_statsd(value: object) -> str | None:
-    if value is None or value == "":
-        return None
+@optional
+def _parse_statsd(value: object) -> str:
     if not isinstance(value, str) or "://" in value:
         raise ValueError(f"{value!r} is no such address")
     bind = parse_bind(value)
@@ -23,28 +22,23 @@ def _parse_statsd(value: object) -> str | None:
     return bind.spec
 
 
-def _parse_statsd_prefix(value: object) -> str:
-    if not isinstance(value, str) or not STATSD_PREFIX.match(value):
-        raise ValueError(f"{value!r} is not such a name")
-    return value
-
-
-def _parse_mode(value: object) -> object:
-    return None if value is None or value == "" else MODE.parse(value)
-
-
 def _whole_stats(text: str, base: Base) -> str:
     scheme = HTTP if text.startswith(HTTP) else ""
     return scheme + whole_address(text[len(scheme) :], base)
 
 
 METRICS_MODE = Kind(
-    "MODE", MODE.accepts, _parse_mode, lambda mode: "what the umask leaves of 777" if mode is None else MODE.show(mode)
+    "MODE",
+    MODE.accepts,
+    optional(MODE.parse),
+    lambda mode: "what the umask leaves of 777" if mode is None else MODE.show(mode),
 )
 STATSD = Kind("ADDRESS", "host:port, [v6]:port, unix:/path, unix:@name", _parse_statsd, show_text)
 # The characters that have no meaning in statsd's grammar (":", "|", "@", "#") and Graphite's tree.
 STATSD_PREFIX = lazy_pattern(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\Z")
-STATSD_NAME = Kind("NAME", "letters, digits, _ and -, with dots between them", _parse_statsd_prefix)
+STATSD_NAME = Kind(
+    "NAME", "letters, digits, _ and -, with dots between them", matching(STATSD_PREFIX, "is not such a name")
+)
 _METRICS = Needs(("metrics",))
 
 
