@@ -1,6 +1,6 @@
 """The open descriptors of this process.
 
-Owns:     is_open, list_open, for_each_above_standard, close_all; accept, above the standard descriptors.
+Owns:     is_open, list_open, for_each_above_standard, close_all, sync_folder; accept, above the standard descriptors.
 Thread:   any.
 Spec:     proc(5): /proc/PID/fd.
 Not here: the files behind descriptors (processes/worker/opened.py).
@@ -65,4 +65,13 @@ def accept(listening: socket.socket) -> tuple[socket.socket, Any]:
 
 def close_all(fds: Iterable[int]) -> None:
     for fd in fds:
+        os.close(fd)
+
+
+def sync_folder(path: str) -> None:
+    """Have the names of the files in a folder, as after a rename, survive a loss of power."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
         os.close(fd)

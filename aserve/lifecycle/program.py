@@ -17,14 +17,8 @@ from ..settings.secrecy import show_program
 
 # systemd's variables for the supervisor alone.
 NOT_INHERITED = (
-    "LISTEN_FDS",
-    "LISTEN_PID",
-    "LISTEN_FDNAMES",
-    "NOTIFY_SOCKET",
-    "WATCHDOG_USEC",
-    "WATCHDOG_PID",
-    "FDSTORE",
-)
+    "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "FDSTORE",
+)  # fmt: skip
 
 
 class OwnProgram(Protocol):

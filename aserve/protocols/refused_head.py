@@ -61,17 +61,9 @@ def known_request(octets: bytes, position: int = 0) -> Exchange | None:
     method, target, version = [part.decode("latin-1") for part in match.groups()]
     path, _, query = target.partition("?")
     pairs = (
-        "REQUEST_METHOD",
-        method,
-        "REQUEST_URI",
-        target,
-        "PATH_INFO",
-        path,
-        "QUERY_STRING",
-        query,
-        "SERVER_PROTOCOL",
+        "REQUEST_METHOD", method, "REQUEST_URI", target, "PATH_INFO", path, "QUERY_STRING", query, "SERVER_PROTOCOL",
         version,
-    )
+    )  # fmt: skip
     exchange = Exchange("\0".join(pairs))
     exchange.is_head = method == "HEAD"
     return exchange

@@ -7,7 +7,7 @@ import pytest
 from harness.descriptors import closed_stdin
 
 from aserve.core import descriptors
-from aserve.core.descriptors import accept, close_all, is_open, list_open
+from aserve.core.descriptors import accept, close_all, is_open, list_open, sync_folder
 
 
 def test_a_number_in_use_is_open():
@@ -43,3 +43,14 @@ def test_connections_are_above_the_standard_descriptors():
             assert accepted.fileno() > 2 and not accepted.get_inheritable() and peer == client.getsockname()
             accepted.sendall(b"x")
             assert client.recv(1) == b"x"
+
+
+def test_a_synced_folder_leaves_no_descriptor(tmp_path, monkeypatch):
+    """The folder itself is synced, and its descriptor is closed."""
+    synced = []
+    monkeypatch.setattr(descriptors.os, "fsync", lambda fd: synced.append((fd, os.fstat(fd).st_ino)))
+    sync_folder(str(tmp_path))
+    ((fd, number),) = synced
+    assert number == tmp_path.stat().st_ino and not is_open(fd)
+    with pytest.raises(NotADirectoryError):
+        sync_folder(__file__)

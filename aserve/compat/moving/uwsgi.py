@@ -40,16 +40,8 @@ UNLIKE_CHEAPER = {
     "cheaper-rss-limit-hard": "memory does not limit the number of workers: lower `processes`",
 }
 SUPERVISED = (
-    "attach",
-    "cron",
-    "spooler",
-    "uwsgi-mule",
-    "max-requests",
-    "max-lifetime",
-    "max-rss",
-    "touch-reload",
-    "master-fifo",
-)
+    "attach", "cron", "spooler", "uwsgi-mule", "max-requests", "max-lifetime", "max-rss", "touch-reload", "master-fifo",
+)  # fmt: skip
 
 
 def load_uwsgi(text: str, environ: Mapping[str, str], words: Sequence[str] | None = None) -> Draft:

@@ -35,14 +35,8 @@ MAX_CHARACTERS, OPTION_COST = 10_000_000, 100
 MAX_DIGITS = 18  # of a number
 ENDS_IF, ENDS_FOR = ("endif", "end-if"), ("endfor", "end-for")
 NOT_OPTIONS = (
-    "reloads",
-    "vassals-dir",
-    "emperor-fd",
-    "broodlord-num",
-    "emperor-fd-config",
-    "emperor-proxy",
-    "original-proc-name",
-)
+    "reloads", "vassals-dir", "emperor-fd", "broodlord-num", "emperor-fd-config", "emperor-proxy", "original-proc-name",
+)  # fmt: skip
 _IF = re.compile(r"if-?(not-)?(env|opt|exists|file|dir|directory|hostname|hostname-match|plugin|reload)\Z")
 _FOR = re.compile(r"for(-glob|-times|-readline)?\Z")
 _PLACEHOLDER = re.compile(r"%\(([^()]*)\)")

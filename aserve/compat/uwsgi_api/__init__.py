@@ -29,19 +29,10 @@ logger = logging.getLogger("aserve")
 LOGGED = "logvar."  # begins names of the access log's format (access_log/log_line.py)
 
 # Settings that show, with --uwsgi-module auto, that the app was written for uWSGI.
-MEANT = Needs(
-    (
-        "uwsgi_cache",
-        "uwsgi_queue",
-        "uwsgi_sharedarea",
-        "uwsgi_metric",
-        "uwsgi_mule",
-        "spooler",
-        "shared",
-        "route",
-        "uwsgi://",
-    )
-)
+MEANT = Needs((
+    "uwsgi_cache", "uwsgi_queue", "uwsgi_sharedarea", "uwsgi_metric", "uwsgi_mule", "spooler", "shared", "route",
+    "uwsgi://",
+))  # fmt: skip
 ALONE = "the cache, locks, timers, cron and jobs of `import uwsgi` are for this host only; to share them between hosts give --shared"
 
 

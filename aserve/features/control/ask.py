@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
+import operator
 import os
 import re
 import socket
@@ -35,18 +37,8 @@ TOP = "top"
 PATIENCE_SECONDS = 2.5
 SILENT_SECONDS = 5  # since an event loop last turned, from which on it is shown
 COLUMNS = (
-    "worker",
-    "pid",
-    "state",
-    "for",
-    "requests",
-    "running",
-    "waiting",
-    "busy",
-    "open",
-    "memory",
-    "oldest request",
-)
+    "worker", "pid", "state", "for", "requests", "running", "waiting", "busy", "open", "memory", "oldest request",
+)  # fmt: skip
 
 
 CERTIFICATE_COLUMNS = ("certificate", "until", "renewed on", "last order")
@@ -149,11 +141,13 @@ def _name(sock: socket.socket) -> str:
 # Questions, and showing their answers
 
 
-def _show_text(args: argparse.Namespace, answer: Iterator[dict[str, Any]]) -> int:
+def _show_each(
+    show: Callable[[dict[str, Any]], str], args: argparse.Namespace, answer: Iterator[dict[str, Any]]
+) -> int:
     for message in answer:
         if "error" in message:
             return _fail(message)
-        sys.stdout.write(message["text"] + "\n")
+        sys.stdout.write(show(message) + "\n")
     return 0
 
 
@@ -235,14 +229,6 @@ def _table(rows: list[tuple[str, ...]]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _show_stacks(args: argparse.Namespace, answer: Iterator[dict[str, Any]]) -> int:
-    for message in answer:
-        if "error" in message:
-            return _fail(message)
-        sys.stdout.write(show_stacks(message) + "\n")
-    return 0
-
-
 def show_stacks(message: dict[str, Any]) -> str:
     """Return the stacks of one process, with its name above."""
     name = message.get("name") or (f"worker {message['worker']}" if message["worker"] else "")
@@ -276,13 +262,14 @@ def _change(text: str) -> dict[str, int]:
 
 
 _Show = Callable[[argparse.Namespace, "Iterator[dict[str, Any]]"], int]
+_show_text: _Show = functools.partial(_show_each, operator.itemgetter("text"))
 _COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], dict[str, Any]], _Show]] = {
     "status": (lambda args: {"ask": "status"}, _show_status),
     "reload": (lambda args: {"ask": "reload"}, _show_text),
     "recycle": (lambda args: {"ask": "recycle", "worker": args.worker}, _show_text),
     "workers": (lambda args: {"ask": "workers", **args.count}, _show_text),
     "balancers": (lambda args: {"ask": "balancers", "wish": args.wish}, _show_text),
-    "stacks": (lambda args: {"ask": "stacks", "worker": args.worker}, _show_stacks),
+    "stacks": (lambda args: {"ask": "stacks", "worker": args.worker}, functools.partial(_show_each, show_stacks)),
 }
 
 

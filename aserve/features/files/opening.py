@@ -28,18 +28,9 @@ _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
 # Errors of open() with the meaning "no such file": the name is too long, or is a socket's, among others. EINVAL and EILSEQ: the file system (exFAT,
 # ZFS) allows no such name; EINVAL also comes from readlink(), if the link was replaced just before.
-_ABSENT = frozenset(
-    (
-        errno.ENOENT,
-        errno.ENOTDIR,
-        errno.ELOOP,
-        errno.ENAMETOOLONG,
-        errno.ENXIO,
-        errno.ENODEV,
-        errno.EINVAL,
-        errno.EILSEQ,
-    )
-)
+_ABSENT = frozenset((
+    errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO, errno.ENODEV, errno.EINVAL, errno.EILSEQ,
+))  # fmt: skip
 _LINK = frozenset((errno.ELOOP, errno.ENOTDIR, errno.EMLINK))  # a symbolic link, in the middle or at the end; FreeBSD's
 _FORBIDDEN = frozenset((errno.EACCES, errno.EPERM))
 

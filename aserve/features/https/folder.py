@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Callable
 
 from ...core.accounts import name_user
+from ...core.descriptors import sync_folder
 from ...core.named_tuple import NamedTuple
 from ...core.patterns import lazy_pattern
 from ...settings import ConfigError
@@ -127,7 +128,7 @@ class Folder:
             with contextlib.suppress(OSError):
                 os.unlink(beside)
             raise
-        _sync(os.path.dirname(path))
+        sync_folder(os.path.dirname(path))
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Return the object of a name's notes; empty if missing or damaged."""
@@ -175,15 +176,6 @@ def _drop_unfinished(folder: str, before: float) -> None:
             is_ours = UNFINISHED.match(entry.name) and entry.is_file(follow_symlinks=False)
             if is_ours and entry.stat(follow_symlinks=False).st_mtime < before:
                 os.unlink(entry.name, dir_fd=fd)
-    finally:
-        os.close(fd)
-
-
-def _sync(folder: str) -> None:
-    """Have the rename survive a loss of power."""
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
     finally:
         os.close(fd)
 

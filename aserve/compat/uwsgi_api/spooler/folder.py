@@ -27,6 +27,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Callable
 
+from ....core.descriptors import sync_folder
 from ....core.named_tuple import NamedTuple
 
 MODIFIER = 17
@@ -106,7 +107,7 @@ def write_job(
         except BaseException:
             os.unlink(new)
             raise
-    _sync(place)
+    sync_folder(place)
     wake(folder)
     return path
 
@@ -141,15 +142,7 @@ def _make(folder: str) -> None:
         _make(parent)
         with contextlib.suppress(FileExistsError):  # another process has made it
             os.mkdir(folder, 0o700)
-        _sync(parent)
-
-
-def _sync(folder: str) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)  # the name of the file
-    finally:
-        os.close(fd)
+        sync_folder(parent)
 
 
 def wake(folder: str) -> None:
