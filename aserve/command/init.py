@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import pwd
 import re
 import shlex
 import shutil
 import sys
 from collections.abc import Sequence
 
+from ..core.accounts import user_name
 from ..features import Config
 from ..settings import ConfigError
 from .finding import find_apps
@@ -94,9 +94,4 @@ def _static_of(folder: str) -> str:
 
 def _user_of(folder: str) -> str:
     owner = os.stat(folder).st_uid
-    if owner == 0:
-        return USER
-    try:
-        return pwd.getpwuid(owner).pw_name
-    except KeyError:
-        return str(owner)
+    return user_name(owner) if owner else USER

@@ -12,13 +12,13 @@ import grp
 import importlib
 import json
 import os
-import pwd
 import re
 import socket
 import time
 from collections.abc import Iterator
 from typing import Any
 
+from ...core.accounts import user_name
 from ...core.json_text import TOO_DEEP, read_json
 from ...settings import ConfigError
 from .draft import Given
@@ -195,18 +195,11 @@ def _letters_of(path: str, section: str) -> dict[str, str]:
         "%": "%", "o": path, "p": whole, "s": file_name, "d": f"{folder.rstrip('/')}/", "v": os.getcwd(), "h": socket.gethostname(),
         "n": os.path.splitext(file_name)[0], "e": os.path.splitext(file_name)[1][1:], "c": parts[-1] if parts else "",
         "x": section, "k": str(os.cpu_count() or 1), "V": UWSGI_VERSION, "t": str(int(now)), "T": str(int(now * 1e6)), "[": "\033",
-        "u": str(os.getuid()), "g": str(os.getgid()), "U": _name_of_user(), "G": _name_of_group(),
+        "u": str(os.getuid()), "g": str(os.getgid()), "U": user_name(os.getuid()), "G": _name_of_group(),
         **{str(number): part for number, part in enumerate(parts[:10])},
     }  # fmt: skip
     # In uWSGI capitals refer to the first file, which includes the others; here each file has its own.
     return {**{letter.upper(): letters[letter] for letter in "opsdnecx"}, **letters}
-
-
-def _name_of_user() -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
 
 
 def _name_of_group() -> str:

@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Callable
 
-from ...core.accounts import name_user
+from ...core.accounts import user_name
 from ...core.descriptors import sync_folder
 from ...core.named_tuple import NamedTuple
 from ...core.patterns import lazy_pattern
@@ -74,7 +74,7 @@ class Folder:
                     if owner is not None:  # the owner may have put a link in the place, to a folder of root's
                         os.chown(path, *owner, follow_symlinks=False)
         except OSError as exc:
-            user = _name_of(owner.uid if owner is not None else os.geteuid())
+            user = user_name(owner.uid if owner is not None else os.geteuid())
             raise ConfigError(
                 f"the folder {self.path} cannot be made: {exc.strerror}; make it with "
                 f"`install -d -m 700 -o {user} {self.path}`, or name another with --https-folder"
@@ -89,12 +89,12 @@ class Folder:
             ConfigError: see `make`.
         """
         owner = owner or FileOwner(os.geteuid(), os.getegid())
-        user = _name_of(owner.uid)
+        user = user_name(owner.uid)
         for path in filter(os.path.lexists, (self.path, *map(self._place, FOLDERS), *self._keys())):
             found = os.stat(path)
             if found.st_uid != owner.uid:
                 raise ConfigError(
-                    f"{path} belongs to {_name_of(found.st_uid)}, and the server runs as {user}: "
+                    f"{path} belongs to {user_name(found.st_uid)}, and the server runs as {user}: "
                     f"chown -R {user} {self.path}, or name another with --https-folder"
                 )
             if found.st_mode & FOR_OTHERS:
@@ -178,7 +178,3 @@ def _drop_unfinished(folder: str, before: float) -> None:
                 os.unlink(entry.name, dir_fd=fd)
     finally:
         os.close(fd)
-
-
-def _name_of(uid: int) -> str:
-    return name_user(uid).removeprefix("user ")
