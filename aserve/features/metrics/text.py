@@ -13,20 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...settings import VERSION
-from .table import (
-    BOUNDS,
-    BUCKETS,
-    BUILD,
-    COUNTED,
-    HISTOGRAM,
-    LISTEN_LIMIT,
-    LISTEN_QUEUE,
-    METRICS,
-    PLACES,
-    START_TIME,
-    SUM,
-    Metric,
-)
+from . import table
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -48,25 +35,25 @@ class Samples:
         names = {
             "version": VERSION, "implementation": platform.python_implementation(), "python": platform.python_version(),
         }  # fmt: skip
-        self.add(BUILD, 1, ",".join(label(name, value) for name, value in names.items()))
-        self.add(START_TIME, started_at)
+        self.add(table.BUILD, 1, ",".join(label(name, value) for name, value in names.items()))
+        self.add(table.START_TIME, started_at)
 
     def add_listening(self, listening: Iterable[Mapping[str, Any]]) -> None:
         """Add the number of clients that wait in the kernel; see connections/listen_queue.py."""
         for each in listening:
-            self.add(LISTEN_QUEUE, each["queued"], label("listener", each["url"]))
-            self.add(LISTEN_LIMIT, each["limit"], label("listener", each["url"]))
+            self.add(table.LISTEN_QUEUE, each["queued"], label("listener", each["url"]))
+            self.add(table.LISTEN_LIMIT, each["limit"], label("listener", each["url"]))
 
     def add_workers(self, words_by_slot: Mapping[int, Sequence[int]]) -> None:
         """Add all counts of processes, from the words of each slot."""
         everybody = [sum(column) for column in zip(*words_by_slot.values())]
-        for metric in COUNTED:
+        for metric in table.COUNTED:
             for slot, words in words_by_slot.items() if metric.by_worker else [(0, everybody)] if everybody else []:
-                place = PLACES[metric.name]
+                place = table.PLACES[metric.name]
                 self._add_cells(metric, words[place : place + metric.width], worker(slot) if metric.by_worker else "")
 
-    def _add_cells(self, metric: Metric, words: Sequence[int], labels: Labels) -> None:
-        if metric.kind == HISTOGRAM:
+    def _add_cells(self, metric: table.Metric, words: Sequence[int], labels: Labels) -> None:
+        if metric.kind == table.HISTOGRAM:
             self._lines[metric.name] = _histogram_lines(metric, words)
             return
         for cell, count in zip(metric.cells, words):
@@ -76,7 +63,7 @@ class Samples:
         """Return the text."""
         lines = []
         for name, samples in self._lines.items():
-            metric = METRICS[name]
+            metric = table.METRICS[name]
             lines += [f"# HELP {name} {metric.help}", f"# TYPE {name} {metric.kind}", *samples]
         return "\n".join([*lines, ""]).encode()
 
@@ -92,12 +79,12 @@ def label(name: str, value: str) -> Labels:
     return f'{name}="{escaped}"'
 
 
-def _histogram_lines(metric: Metric, words: Sequence[int]) -> list[str]:
+def _histogram_lines(metric: table.Metric, words: Sequence[int]) -> list[str]:
     lines, count = [], 0
-    for bound, word in zip((*map(_number, BOUNDS), "+Inf"), words[: BUCKETS + 1]):
+    for bound, word in zip((*map(_number, table.BOUNDS), "+Inf"), words[: table.BUCKETS + 1]):
         count += word
         lines.append(_line(f"{metric.name}_bucket", f'le="{bound}"', count))
-    lines.append(_line(f"{metric.name}_sum", "", words[SUM] * metric.unit))
+    lines.append(_line(f"{metric.name}_sum", "", words[table.SUM] * metric.unit))
     lines.append(_line(f"{metric.name}_count", "", count))
     return lines
 
