@@ -75,8 +75,7 @@ class Acts:
         self._children.end_overdue(action.worker)
 
     def _avoid(self, action: Action) -> None:
-        text = "%s: %s: workers import the app by themselves, until it forks, or there is another"
-        logger.warning(text, action.worker, action.why)
+        logger.warning("%s: %s: workers import the app by themselves, until it forks", action.worker, action.why)
 
     # New code of our own
 
@@ -297,9 +296,7 @@ class Acts:
         seconds = self._crew.pause(end.slot)
         logger.error("%s could not start: %s; the next try is in %.1f s", end.name, end.why, seconds)
         serves_on = "; the one of before serves on" if end.slot in self._fleet.newest else ""
-        text = (
-            f"worker {end.slot} is not replaced: {end.name} could not start: {end.why}{serves_on}, and another is tried"
-        )
+        text = f"worker {end.slot} is not replaced: {end.name} could not start: {end.why}{serves_on}; another is tried"
         answer_all([each for each in action.asked if each.slot], text, is_done=False)
         if action.reload is not None:  # half done until a retry succeeds: the code serves already
             logger.warning("%s: half done: %s", action.reload.why, self._status.describe_progress())

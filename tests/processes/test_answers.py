@@ -182,7 +182,7 @@ def test_one_is_replaced_after_failures(ask):
     assert caller.read() == [
         {
             "error": f"worker 2 is not replaced: {failing} could not start: it exited with status 1 before it was ready, "
-            "without a word; the one of before serves on, and another is tried"
+            "without a word; the one of before serves on; another is tried"
         }
     ]
     count = len(ask.one.children)
