@@ -163,7 +163,8 @@ class Events:
         self._fleet.on_ready(child)
         if is_first:
             self._crew.begin(child)
-        logger.info("%s is ready, after %.1f s", child, child.ready_at - child.began_at)
+        state = "is ready" if self._fleet.fault is None else "shows the error"
+        logger.info("%s %s, after %.1f s", child, state, child.ready_at - child.began_at)
         absences = self._parts.status.absences
         if absences.pop(child.slot, None) and not absences:
             logger.info("no worker is missing any more: %s", workers(self._fleet.size))

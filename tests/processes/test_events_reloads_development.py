@@ -96,9 +96,11 @@ def test_the_first_does_not_start(supervised, monkeypatch, caplog):
     one.say(second, say="ready")
     one.say(one.children[-1], say="ready")
     assert "serving on" in caplog.text and faults[2] == faults[1]
+    assert f"{second} shows the error, after" in caplog.text and "is ready" not in caplog.text
     one.say(second, **CHANGED)
     assert faults[3:] == [None]
     one.say(one.children[-1], say="ready")
+    assert " is ready, after" in caplog.text
     assert told(one, second) == [LEAVE]
 
 
