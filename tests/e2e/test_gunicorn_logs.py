@@ -131,6 +131,19 @@ def test_an_app_that_logs_by_gunicorns_handlers(start, tmp_path):
     stop(process)
 
 
+def test_a_hook_that_filters_lines_about_requests(start, tmp_path):
+    """Many a configuration leaves health checks out so."""
+    process = start(
+        "import logging\nbind = '127.0.0.1:0'\nworkers = 2\naccesslog = 'access.log'\naccess_log_format = '%(U)s'\n\nclass NoHealth(logging.Filter):\n"
+        "    def filter(self, record):\n        return '/health' not in record.getMessage()\n\ndef on_starting(server):\n"
+        "    server.log.access_log.addFilter(NoHealth())\n    server.log.error_log.info('filtered')\n"
+    )
+    ask(process, "/health", "/one", "/health", "/two")
+    process.wait_for_log("filtered")
+    stop(process)
+    assert sorted(lines_of(tmp_path / "access.log", "/")) == ["/one", "/two"]
+
+
 def test_a_dictionarys_loggers_get_messages_and_requests(start, tmp_path):
     """The dictionary's loggers gunicorn.error and gunicorn.access get aserve's messages, and the lines of its access log."""
     process = start(DICT)

@@ -92,12 +92,14 @@ def put_together(draft: Draft, settings: Mapping[str, Given], environ: Mapping[s
     cfg = Cfg()
     for given in settings.values():
         cfg.set(given.key, given.value)
+    functions = {name: draft.facts[name].value for name in (*IN_SUPERVISOR, *IN_WORKER) if name in draft.facts}
+    functions = {name: function for name, function in functions.items() if not does_nothing(function)}
+    codes = [getattr(function, "__code__", None) for function in functions.values()]
+    cfg.filters_requests = any("access_log" in code.co_names for code in codes if code is not None)
     if cfg.needs_logger:
         from .gunicorn_logs import Logs  # with logging.config, 1 MB
 
         draft.facts["logs"] = Logs(cfg)
-    functions = {name: draft.facts[name].value for name in (*IN_SUPERVISOR, *IN_WORKER) if name in draft.facts}
-    functions = {name: function for name, function in functions.items() if not does_nothing(function)}
     draft.facts["hooks"] = list(functions)
     return draft, Hooks(functions, cfg)
 

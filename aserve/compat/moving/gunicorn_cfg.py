@@ -53,6 +53,7 @@ class Cfg:
         self.settings = {name: CfgSetting(name, default) for name, default in defaults.items()}
         self.given: dict[str, Given] = {}
         self.notes: list[Note] = []  # about the files that values are from
+        self.filters_requests = False  # a hook asks for the logger of requests, as to leave out health checks
 
     def set(self, name: str, value: Any, where: str = "") -> None:
         """
@@ -105,9 +106,8 @@ class Cfg:
     @property
     def configures_loggers(self) -> bool:
         """Whether gunicorn's Logger is to write lines about requests: it is the user's, or logging is configured."""
-        return bool(
-            self.logger_class not in DEFAULT_LOGGERS or self.syslog or any(getattr(self, name) for name in FORMS)
-        )
+        has_form = any(getattr(self, name) for name in FORMS)
+        return bool(self.logger_class not in DEFAULT_LOGGERS or self.syslog or has_form or self.filters_requests)
 
     @property
     def needs_logger(self) -> bool:

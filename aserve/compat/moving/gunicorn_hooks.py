@@ -23,6 +23,8 @@ from ...settings import EngineSettings
 from .guests import importing_from, reporting
 
 logger = logging.getLogger("aserve.app")
+# As hooks find them on server.log and worker.log.
+vars(logger).update(access_log=logging.getLogger("gunicorn.access"), error_log=logging.getLogger("gunicorn.error"))
 
 IN_SUPERVISOR = ("on_starting", "when_ready", "on_reload", "on_exit", "child_exit")
 IN_WORKER = ("pre_fork", "post_fork", "post_worker_init", "worker_exit")
@@ -45,7 +47,7 @@ class Hooks:
         """Give the logger gunicorn.error a handler that writes aserve's log, and the level: many a Flask app logs by both."""
         error = logging.getLogger("gunicorn.error")
         if not (self._cfg.needs_logger or error.handlers):
-            error.addHandler(_ToAserve())
+            error.addHandler(ToAserve())
             error.propagate = False
             error.setLevel(logging.getLogger("aserve").level)
 
@@ -124,7 +126,7 @@ class Hooks:
         )
 
 
-class _ToAserve(logging.Handler):
+class ToAserve(logging.Handler):
     """Passes messages on to aserve's handlers."""
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -21,6 +21,7 @@ from .draft import Draft, Given
 from .guests import hosting, importing_from
 from .gunicorn_access import logging_access
 from .gunicorn_cfg import DEFAULT_LOGGERS, Cfg
+from .gunicorn_hooks import ToAserve
 from .gunicorn_logger import ACCESS, ERROR, Logger
 
 if TYPE_CHECKING:
@@ -83,6 +84,9 @@ class Logs:
         Raises:
             LoadError: it has raised, as for a file that cannot be written.
         """
+        error = logging.getLogger(ERROR)
+        # A reload may bring the first settings of logging: two handlers that pass on to each other would never end.
+        error.handlers[:] = [handler for handler in error.handlers if not isinstance(handler, ToAserve)]
         if is_anew or not self.has_begun:
             what = getattr(self._kind, "__name__", "the logger")
             with hosting(what, "setting up"), importing_from(*self._cfg.import_folders):

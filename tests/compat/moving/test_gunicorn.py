@@ -29,6 +29,12 @@ def load(tmp_path, monkeypatch):
     return load
 
 
+def test_a_hook_that_asks_for_the_logger_of_requests_gets_gunicorns(load):
+    hook = "accesslog = '-'; def on_starting(server): server.log.{}"
+    assert load(hook.format("access_log.addFilter(None)")).settings["access-log"] == "-"
+    assert ["logs" in load(hook.format(name)).facts for name in ("access_log", "info('a')")] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("source", "binds"),
     [("", ["systemd:web"]), ("bind = ':80'", ["systemd:web"]), ("certfile = 'c'", ["https://systemd:web"])],

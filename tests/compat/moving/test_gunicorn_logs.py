@@ -10,6 +10,7 @@ import pytest
 
 from aserve.compat.moving.draft import Draft, Given
 from aserve.compat.moving.gunicorn_cfg import Cfg
+from aserve.compat.moving.gunicorn_hooks import ToAserve
 from aserve.compat.moving.gunicorn_logger import ACCESS, ERROR, Logger
 from aserve.compat.moving.gunicorn_logs import Logs
 from aserve.compat.moving.origin import read_origin
@@ -117,7 +118,8 @@ def test_requests_go_to_gunicorns_logger():
 
 
 def test_in_each_process(capsys):
-    """The Logger is made at the start and for a reload; a child has it already, and aserve's messages go there."""
+    """The Logger is made at the start and for a reload; a child has it already, and aserve's messages go there, also behind settings without a Logger."""
+    logging.getLogger(ERROR).addHandler(ToAserve())
     Counting.made = 0
     extension = logs_of(logger_class=Counting).extension
     for event, count in ((Life.STARTS, 1), (Life.IMPORTS, 1), (Life.RELOADS, 2), (Life.FORKED, 2), (Life.ENDS, 2)):
