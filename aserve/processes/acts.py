@@ -21,7 +21,7 @@ from .children.children import ENDING_SECONDS
 from .children.poller import has_clients
 from .fleet.facts import End, Reload
 from .fleet.fleet import Action, Do
-from .monitoring.questions import answer_all
+from .monitoring.questions import answer_all, say_all
 from .parts import Parts
 from .site import describe_unexpected
 
@@ -164,8 +164,7 @@ class Acts:
         if fixed:
             text = f"unchanged until the command is started anew: {', '.join(fixed)}"
             logger.warning("%s: %s", why, text)
-            for question in self._fleet.waiting_for(self._fleet.next_number):
-                question.caller.say({"text": text})
+            say_all(self._fleet.waiting, text)
         how = ", all at once" if plan.config.reload_at_once else ", one after another"
         logger.info("%s: replacing %s%s", why, workers(self._fleet.size), how if self._fleet.size > 1 else "")
         self._crew.forget_failures()
@@ -286,7 +285,7 @@ class Acts:
             "%s: %s; correct it, %s; still serving as before: %d of %s",
             reload.why, text, remedy, serving, workers(self._fleet.size),
         )  # fmt: skip
-        self._fleet.on_abandoned(time.monotonic(), fault)
+        self._fleet.refusal = time.monotonic(), fault
         answer_all(action.asked, text, is_done=False)
         self._tell_missing(end)
 

@@ -24,7 +24,7 @@ from .children.child import MOLD, TRIAL, Child, State, name_of, workers
 from .children.children import Hear
 from .fleet.facts import End
 from .fleet.plan import Plan
-from .monitoring.questions import answer_all
+from .monitoring.questions import answer_all, say_all
 from .parts import Parts
 from .transfers.levelling import level_out
 from .upgrade.inheritance import Inheritance
@@ -223,8 +223,7 @@ class Events:
         for due in parts.watch.look(config, now):
             crew.replace(*due)
         for text in parts.watch.look_at_starts(now) if not fleet.is_ending else ():
-            for question in fleet.waiting:
-                question.caller.say({"text": text})
+            say_all(fleet.waiting, text)
         if self._has_watchdog:
             parts.manager.feed_watchdog(parts.watch.has_moved())
         # --workers auto: files of the kernel, changed by hand, half a millisecond for each look.

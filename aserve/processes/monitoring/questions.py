@@ -48,6 +48,12 @@ def tell_stacks(caller: Caller, slot: int, pid: int, text: str) -> None:
     caller.say({**process, "pid": pid, "text": text})
 
 
+def say_all(waiting: Iterable[Question], text: str) -> None:
+    """Tell callers a fact before the result of their questions."""
+    for question in waiting:
+        question.caller.say({"text": text})
+
+
 def answer_all(asked: Iterable[Question], text: str, is_done: bool) -> None:
     """Tell callers the result of their questions."""
     for question in asked:
