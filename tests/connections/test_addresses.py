@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+import tempfile
 
 import pytest
 
@@ -115,25 +116,23 @@ def test_the_same_unix_socket_twice(tmp_path):
 
 
 @pytest.mark.parametrize("mode", [0o666, 0o600])
-def test_a_socket_of_another_user(tmp_path, mode):
+def test_a_socket_of_another_user(mode):
     """A dead server's socket that this user may not remove, or not connect to, is told with both users, and stays."""
     if os.geteuid():
         pytest.skip("needs root, to become another user")
-    path = str(tmp_path / "s")
-    with socket.socket(socket.AF_UNIX) as dead:
+    # Not in tmp_path: each pytest that starts closes the folder above to other users.
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder, socket.socket(socket.AF_UNIX) as dead:
+        path = f"{folder}/s"
         dead.bind(path)
-    os.chmod(path, mode)
-    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        os.chmod(path, mode)
         os.chmod(folder, 0o755)
-    os.seteuid(54321)
-    try:
-        with pytest.raises(
-            BindError, match="the user 54321 may not replace this socket of the user root; stop its server"
-        ):
-            remove_stale(parse_bind(f"unix:{path}"), [])
-    finally:
-        os.seteuid(0)
-    assert os.path.exists(path)
+        os.seteuid(54321)
+        try:
+            with pytest.raises(BindError, match="the user 54321 may not replace this socket of the user root; stop"):
+                remove_stale(parse_bind(f"unix:{path}"), [])
+        finally:
+            os.seteuid(0)
+        assert os.path.exists(path)
 
 
 def test_a_link_that_leads_nowhere(tmp_path):
