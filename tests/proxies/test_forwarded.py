@@ -371,6 +371,11 @@ def test_forwarded_elements_respect_quotes(value, pairs):
         "for=\xe9",
         "for=a/b",
         'x=", for=1.2.3.4;by="[::1]"',  # the quote of a client does not swallow the words of a proxy
+        # The words of a proxy of ours must mean something.
+        "for=x",
+        "for=1.2.3.4;proto=gopher",
+        'for=1.2.3.4;host="a b"',
+        "for=[::1",
     ],
 )
 def test_a_malformed_forwarded(value):
@@ -411,12 +416,6 @@ def test_forwarded_is_read_from_the_right(value, hops, client, scheme, host, kep
     assert (found.client, found.scheme, found.host) == (client, scheme, host)
     elements = [element.strip() for element in value.split(",")]
     assert found.fields == ({"HTTP_FORWARDED": ", ".join(elements[-kept:])} if kept else {})
-
-
-@pytest.mark.parametrize("value", ["for=x", "for=1.2.3.4;proto=gopher", 'for=1.2.3.4;host="a b"', "for=[::1"])
-def test_forwarded_with_a_malformed_value(value):
-    """The words of a proxy of ours must mean something."""
-    assert fault(named=["forwarded"], forwarded=value).startswith("Forwarded, as a proxy")
 
 
 def test_a_client_s_values_need_no_meaning():

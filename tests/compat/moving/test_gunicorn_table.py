@@ -1,11 +1,8 @@
 """gunicorn's settings: the table itself."""
 
-import collections
-
 import pytest
 
-from aserve.compat.moving.draft import BY_KEY
-from aserve.compat.moving.gunicorn_table import FLAGS, ROWS, SWITCHES, TABLE
+from aserve.compat.moving.gunicorn_table import FLAGS, SWITCHES, TABLE
 
 pytestmark = pytest.mark.long_on_pypy
 
@@ -26,17 +23,6 @@ COMMON = [
 def test_what_people_have(name):
     """Each is known."""
     assert TABLE.find(name) is not None
-
-
-def test_rows_have_each_name_once():
-    """A name is in a single row; each row tells the outcome; our names are ours."""
-    names = collections.Counter(name for row in ROWS for name in row.names)
-    assert [name for name, count in names.items() if count > 1] == []
-    for row in ROWS:
-        assert row.take is not None or row.text, row.names
-        assert not row.is_told or row.take is None, row.names
-        for key in row.to:
-            assert key in BY_KEY or key == "APP", key
 
 
 def test_flags_are_of_known_settings():

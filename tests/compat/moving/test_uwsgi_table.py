@@ -6,6 +6,7 @@ import pathlib
 import pytest
 from harness.benchmarks import load_module
 
+from aserve.compat.moving import gunicorn_table
 from aserve.compat.moving.draft import BY_KEY
 from aserve.compat.moving.uwsgi_table import ROWS, TABLE
 
@@ -46,11 +47,12 @@ def test_the_pages_show_the_table(name):
     assert make_moving.build_page(text, make_moving.PAGES[name]) == text, "run `make docs`"
 
 
-def test_rows_have_each_name_once():
+@pytest.mark.parametrize("rows", [ROWS, gunicorn_table.ROWS], ids=["uwsgi", "gunicorn"])
+def test_rows_have_each_name_once(rows):
     """A name is in a single row; each row tells the outcome; our names are ours."""
-    names = collections.Counter(name for row in ROWS for name in row.names)
+    names = collections.Counter(name for row in rows for name in row.names)
     assert [name for name, count in names.items() if count > 1] == []
-    for row in ROWS:
+    for row in rows:
         assert row.take is not None or row.text, row.names
         assert row.text[:1] != " " and row.text.strip(".") == row.text, row.names
         assert not row.is_told or row.take is None, row.names

@@ -6,15 +6,10 @@ A second passes when a test says so.
 import pytest
 from harness.replies import GET, echo, is_reset
 from harness.slow_clients import through_transports
-from harness.wires import bodies, pass_seconds
+from harness.wires import EXPECT, GET_CLOSE, POST, POST_HEAD, bodies, pass_seconds
 
 from aserve.connections.progress import RETURN_SECONDS
 from aserve.connections.states import State
-
-GET_CLOSE = GET[:-2] + b"Connection: close\r\n\r\n"
-POST_HEAD = b"POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"
-POST = POST_HEAD + b"hello"
-EXPECT = POST_HEAD[:-2] + b"Expect: 100-continue\r\n\r\n"
 
 
 def test_an_idle_connection_closes(new):
