@@ -159,21 +159,6 @@ def test_an_answer_that_comes_later(setup):
     assert caller.read() == [{"a": 1}] and caller.is_answered
 
 
-def test_a_caller_that_reads_late(setup):
-    """Unread octets wait in memory; everything arrives."""
-    caller = setup.call()
-    caller.ask(ask="later")
-    setup.loop.turn()
-    (kept,) = setup.asked
-    for number in range(20):
-        kept.say({"number": number, "text": "x" * 50_000})
-    kept.end()
-    while not caller.is_answered:
-        found = caller.read()
-        setup.loop.turn()
-    assert [message["number"] for message in found] == list(range(20))
-
-
 def test_a_caller_that_does_not_read(setup, monkeypatch, caplog):
     """The caller is closed when too much waits for it."""
     monkeypatch.setattr(control_module, "MAX_UNSENT_BYTES", 1000)
@@ -215,11 +200,13 @@ def test_a_caller_that_goes_without_reading(setup):
     assert not kept.is_open
 
 
-def test_a_caller_that_says_no_more(setup):
-    """A caller that has closed its side has asked, and reads a late answer, and a long one."""
+@pytest.mark.parametrize("is_half_closed", [False, True])
+def test_a_caller_that_reads_late(setup, is_half_closed):
+    """A caller with a closed side has asked, too; unread octets of a long answer wait in memory, and everything arrives."""
     caller = setup.call()
     caller.ask(ask="later")
-    caller.sock.shutdown(socket.SHUT_WR)
+    if is_half_closed:
+        caller.sock.shutdown(socket.SHUT_WR)
     setup.loop.turn()
     (kept,) = setup.asked
     assert kept.is_open
