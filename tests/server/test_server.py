@@ -133,38 +133,6 @@ async def test_unready_by_the_program():
         assert (await get(server.addresses[0], "/health")).endswith(b"\r\nready\n")
 
 
-async def test_drain_finishes_what_runs():
-    """A request inside the app when the drain begins gets the whole response."""
-    started, go_on = threading.Event(), threading.Event()
-
-    def app(environ, start_response):
-        started.set()
-        go_on.wait(30)
-        return hello(environ, start_response)
-
-    server = Server(app, bind=LOOPBACK)
-    await server.start()
-    request = asyncio.ensure_future(get(server.addresses[0]))
-    await asyncio.get_running_loop().run_in_executor(None, started.wait, 30)
-    drained = asyncio.ensure_future(server.drain())
-    await asyncio.sleep(0)
-    assert not drained.done()
-    go_on.set()
-    assert (await request).endswith(b"hello")
-    assert await drained is True
-
-
-async def test_drain_closes_idle_connections():
-    """A connection idle between requests does not hold up the end."""
-    server = Server(hello, bind=LOOPBACK)
-    await server.start()
-    octets, reader, writer = await get(server.addresses[0], keep_alive=True)
-    assert octets.endswith(b"hello")
-    assert await server.drain() is True
-    assert await reader.read() == b""
-    writer.close()
-
-
 async def test_drain_has_an_end(caplog):
     """After drain_seconds, hanging requests are cut off, named, and left behind."""
     started, go_on = threading.Event(), threading.Event()
