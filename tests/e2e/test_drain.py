@@ -88,14 +88,6 @@ def test_request_whose_client_left(running, tmp_path):
     assert (tmp_path / "gate.out").exists()  # without waiting, its worker would be killed before
 
 
-@pytest.mark.long_on_pypy
-def test_signal_without_connections(start_process):
-    """An unused server ends at once."""
-    process = start_process("hello")
-    process.signal()
-    assert process.wait() == 0
-
-
 # In this process: the same without signals
 
 
