@@ -4,8 +4,6 @@ Owns:     Overview: the counters, across ends of workers and upgrades; calling e
           worker, in each place where the worker would have reported the requests.
 Thread:   the supervisor's only one.
 Not here: an extension's interface (lifecycle/supervision.py), the state of workers (status.py).
-
-No worker is asked: the page, the table of running requests and /proc have all facts, also when the worker hangs.
 """
 
 from __future__ import annotations
