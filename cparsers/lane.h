@@ -331,11 +331,11 @@ int lane_sweep(lane *set, int used_seconds, int new_seconds);
  * Returns how many. */
 int lane_evict_idle(lane *set);
 
-/* HTTP/2.  Octets of a connection become requests, each a stream, as long as
- * they are plain: a head and no body.  At anything else the connection is LEFT,
- * and its streams leave it as they are answered: lane_reply takes nothing, and
- * after lane_release comes lane_take_stream.  Later the connection may return
- * as a new carrier.
+/* HTTP/2.  Octets of a connection become requests, each a stream and WHOLE: a
+ * body that comes within a moment is kept up to read_cap.  At anything else the
+ * connection is LEFT, and its streams leave it as they are answered: lane_reply
+ * takes nothing, and after lane_release comes lane_take_stream.  Later the
+ * connection may return as a new carrier.
  * One thread, which may be another than lane_poll's; but lane_flush and
  * lane_carrier_of: any thread, and lane_take_stream lane_poll's, too. */
 
@@ -351,10 +351,9 @@ int lane_new_carrier(lane *set);
 int lane_adopt_carrier(lane *set, int number, int fd, uint32_t i,
                        tls_session *session, int is_used, h2_connection *h2);
 
-/* Carriers in the lane that have no request and are IDLE for longer, as in
- * lane_sweep, or whose clients do not read.  -1 and -1: all.  Returns how many
- * numbers were written; lane_let_go is due for each, as for that of a LEFT
- * arrival. */
+/* Carriers in the lane that are IDLE for longer, as in lane_sweep, or whose
+ * clients do not read, or send a body slowly.  -1 and -1: all.  Returns how many
+ * numbers were written; lane_let_go is due for each, as of a LEFT arrival. */
 int lane_due_carriers(lane *set, int used_seconds, int new_seconds,
                       int32_t *numbers, uint32_t cap);
 
@@ -365,8 +364,8 @@ int lane_carrier_of(lane *set, int number);
  * descriptor, the caller's; -1: it is closed. */
 int lane_release_carrier(lane *set, int number);
 
-/* What a carrier has left behind: frames that the lane does not act upon, and
- * octets of its client; valid until lane_drop_carrier. */
+/* A part of what a carrier has left behind: a request whose body has not all
+ * come; the last: frames that the lane does not act upon, octets behind them. */
 typedef struct {
     uint32_t count; /* of events */
     uint32_t text_len;
@@ -378,8 +377,10 @@ typedef struct {
 } lane_remains;
 
 /* Take the state of a released carrier. */
-void lane_take_carrier(lane *set, int number, h2_connection *to,
-                       lane_remains *remains);
+void lane_take_carrier(lane *set, int number, h2_connection *to);
+
+/* The next part, valid until the one after it.  Returns 0: it is the last. */
+int lane_next_remains(lane *set, int number, lane_remains *remains);
 
 /* The streams of a carrier that are not taken or answered. */
 uint32_t lane_running(lane *set, int number);

@@ -104,6 +104,25 @@ carrier *held_carrier(lane *set, int number)
     return nusers > 0 ? c : NULL;
 }
 
+void drop_half(lane *set, carrier *c, half **at)
+{
+    half *dropped = *at;
+
+    *at = dropped->next;
+    c->kept -= dropped->size;
+    __atomic_sub_fetch(&set->h2->kept, dropped->size, __ATOMIC_RELAXED);
+    free(dropped);
+}
+
+/* The connection is over, and so are requests that are not whole. */
+static void drop_halves(lane *set, carrier *c)
+{
+    while (c->halves != NULL) {
+        drop_half(set, c, &c->halves);
+        uncount_stream(set, c);
+    }
+}
+
 void let_go(lane *set, carrier *c)
 {
     if (__atomic_sub_fetch(&c->nusers, 1, __ATOMIC_ACQ_REL) > 0)
@@ -111,6 +130,9 @@ void let_go(lane *set, carrier *c)
     /* Last: a stream is known by its carrier's number. */
     if (c->number >= 0)
         push_number(set, c->number);
+    if (c->given != NULL)
+        drop_half(set, c, &c->given);
+    drop_halves(set, c);
     h2_end(&c->h2);
     free(c->left);
     free(c->text);
@@ -197,6 +219,7 @@ static int is_due(lane *set, carrier *c, int used_seconds, int new_seconds)
     conn = &set->conns[c->fd];
     seconds = conn->used ? used_seconds : new_seconds;
     return seconds < 0 || (c->is_behind && now(set) - c->behind_at > 1) ||
+           (c->halves != NULL && now(set) - c->halves->since > 1) ||
            (c->nrunning == 0 && seconds_since(set, conn) > (uint32_t)seconds);
 }
 
@@ -260,19 +283,53 @@ int lane_release_carrier(lane *set, int number)
     return c->fd;
 }
 
-void lane_take_carrier(lane *set, int number, h2_connection *to,
-                       lane_remains *remains)
+void lane_take_carrier(lane *set, int number, h2_connection *to)
 {
     carrier *c = carrier_of(set, number);
 
     pthread_mutex_lock(&c->lock);
     *to = c->h2;
     memset(&c->h2, 0, sizeof c->h2);
-    *remains = c->remains;
-    remains->text = c->text;
-    remains->left = c->left != NULL ? c->left + c->left_at : NULL;
-    remains->left_len = (uint32_t)(c->left_len - c->left_at);
     pthread_mutex_unlock(&c->lock);
+}
+
+/* The frames that have brought a half so far. */
+static void tell_half(const half *each, lane_remains *remains)
+{
+    uint32_t head = each->arrival.vars_len;
+    uint32_t body = head + (uint32_t)each->arrival.consumed;
+
+    remains->count = 2;
+    remains->text_len = each->len;
+    remains->text = each->octets;
+    remains->events[0] = (h2_event){
+        H2_REQUEST, each->stream, each->flags, 0, {head, body - head}};
+    remains->events[1] = (h2_event){
+        H2_DATA, each->stream, 0, each->counted, {body, each->len - body}};
+}
+
+int lane_next_remains(lane *set, int number, lane_remains *remains)
+{
+    carrier *c = carrier_of(set, number);
+    half *each;
+
+    pthread_mutex_lock(&c->lock);
+    if (c->given != NULL)
+        drop_half(set, c, &c->given);
+    each = c->given = c->halves;
+    *remains = c->remains;
+    if (each != NULL) {
+        c->halves = each->next;
+        each->next = NULL;
+        uncount_stream(set, c); /* it is the caller's to count */
+        tell_half(each, remains);
+    } else {
+        remains->text = c->text;
+        remains->left = c->left != NULL ? c->left + c->left_at : NULL;
+        remains->left_len = (uint32_t)(c->left_len - c->left_at);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return each != NULL;
 }
 
 void end_carrier(lane *set, int fd)
@@ -285,6 +342,7 @@ void end_carrier(lane *set, int fd)
         h2_goaway(&c->h2, c->h2.last_served, H2_NO_ERROR);
     send_frames(set, c);
     set_where(c, CLOSED);
+    drop_halves(set, c);
     pthread_mutex_unlock(&c->lock);
     let_go(set, c);
 }

@@ -9,6 +9,22 @@
 /* Where a carrier is. */
 enum { IN_LANE, LEFT, CLOSED };
 
+/* Of bodies that have not all come: octets that are kept, for all connections.
+ * Guess, as of --response-memory. */
+enum { HALVES_KEPT = 1 << 26 };
+
+/* A request whose body has not all come. */
+typedef struct half {
+    struct half *next;
+    lane_arrival arrival; /* that it will be, but for its place and length */
+    uint32_t stream;
+    uint32_t flags;     /* of the head's event */
+    uint32_t counted;   /* octets of the body, with their padding */
+    uint32_t since;     /* the second */
+    uint32_t len, size; /* of the octets; of this, with room for more */
+    char octets[];      /* vars, head, body */
+} half;
+
 /* One connection of HTTP/2.  The lock guards all that does not say otherwise:
  * the leader reads while workers reply.  Nobody calls Python with it. */
 typedef struct carrier {
@@ -22,10 +38,13 @@ typedef struct carrier {
     int fd;
     uint32_t where;      /* written with the lock; atomic */
     uint32_t is_leaving; /* when there is room for the arrival */
-    uint32_t nrunning;   /* streams with numbers; atomic */
+    uint32_t nrunning;   /* streams with numbers, and halves; atomic */
     uint32_t second;     /* of h2_pass_second */
     uint32_t is_behind;  /* the socket has not taken all */
     uint32_t behind_at;  /* the second */
+    half *halves;        /* in the order in which they began */
+    half *given;         /* the last that lane_next_remains has told of */
+    uint32_t kept;       /* by halves */
     char *left;          /* octets that had no room in a batch */
     size_t left_at, left_len;
     char *text; /* of remains */
@@ -46,6 +65,7 @@ struct lane_h2 {
     int32_t nused;      /* places that were ever used */
     uint32_t ncarriers; /* that have a number */
     carrier *unsent;    /* atomic, to be read */
+    uint32_t kept;      /* by halves of all carriers; atomic */
     /* of the leader */
     h2_found found;
     char octets[1 << 15]; /* read at once: two records */
@@ -77,12 +97,17 @@ __attribute__((visibility("hidden"))) carrier *held_carrier(lane *set,
                                                             int number);
 __attribute__((visibility("hidden"))) void hold(carrier *c);
 __attribute__((visibility("hidden"))) void let_go(lane *set, carrier *c);
+/* Free the half at this place of a list; locked. */
+__attribute__((visibility("hidden"))) void drop_half(lane *set, carrier *c,
+                                                     half **at);
 
 /* lane_h2_streams.c: send frames now, or let the leader do so; locked. */
 __attribute__((visibility("hidden"))) void send_frames(lane *set, carrier *c);
 __attribute__((visibility("hidden"))) void send_or_list(lane *set, carrier *c);
 /* A stream begins, or is over; locked. */
 __attribute__((visibility("hidden"))) void count_stream(lane *set, carrier *c);
+__attribute__((visibility("hidden"))) void uncount_stream(lane *set,
+                                                          carrier *c);
 __attribute__((visibility("hidden"))) void end_stream(lane *set, carrier *c,
                                                       int number);
 

@@ -1,5 +1,5 @@
 /* lane_h2_read.c -- from a connection of HTTP/2 with an event to arrivals: each
- * request that is plain is one. */
+ * request that is plain is one, when its body has come. */
 #define _GNU_SOURCE /* POSIX beside C99 */
 #include "lane_h2.h"
 
@@ -7,10 +7,15 @@
 #include "lane_states.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { QUIET_SECONDS = H2_BURST / H2_EACH_SECOND };
+enum {
+    QUIET_SECONDS = H2_BURST / H2_EACH_SECOND,
+    PART = 4096,    /* of a body: has memory before it has come.  Guess */
+    LENGTH_VAR = 32 /* octets of CONTENT_LENGTH and its value */
+};
 
 /* Keep the octets from data[at] on for the next batch.  Returns 0: no memory. */
 static int keep_left(carrier *c, const char *data, size_t at, size_t len)
@@ -36,27 +41,76 @@ static int keep_left(carrier *c, const char *data, size_t at, size_t len)
     return 1;
 }
 
-/* Make an arrival of a request.  Returns 1; 0: it is not plain. */
-static int add_request(lane *set, carrier *c, const h2_event *event,
-                       lane_arrival *arrival, uint32_t *input_len)
+/* The place of the request whose body comes on a stream; else the end. */
+static half **half_of(carrier *c, uint32_t stream)
+{
+    half **at = &c->halves;
+
+    while (*at != NULL && (*at)->stream != stream)
+        at = &(*at)->next;
+    return at;
+}
+
+/* Make room for so many octets.  Returns 0: they are not kept here. */
+static int grow_half(lane *set, carrier *c, half **at, uint32_t len)
+{
+    uint32_t more, size = (uint32_t)sizeof **at + len;
+    half *grown;
+
+    more = *at == NULL ? size : size - (*at)->size;
+    if (c->kept + more > H2_CONNECTION_WINDOW ||
+        __atomic_load_n(&set->h2->kept, __ATOMIC_RELAXED) + more > HALVES_KEPT)
+        return 0;
+    grown = realloc(*at, size);
+    if (grown == NULL)
+        return 0;
+    if (*at == NULL)
+        memset(grown, 0, sizeof *grown);
+    grown->size = size;
+    *at = grown;
+    c->kept += more;
+    __atomic_add_fetch(&set->h2->kept, more, __ATOMIC_RELAXED);
+    return 1;
+}
+
+/* Keep a request until its body has come.  Returns 0: it is not for the lane. */
+static int keep_request(lane *set, carrier *c, const h2_event *event,
+                        const lane_arrival *arrival)
 {
     const char *head = set->h2->found.text + event->text.off;
-    uint32_t before = set->vars_len, len = event->text.len;
-    int number;
+    uint32_t vars_len = arrival->vars_len, head_len = event->text.len;
+    uint64_t length = arrival->content_length;
+    half **at = half_of(c, event->stream), *made;
+
+    if (head_len + length > set->read_cap ||
+        !grow_half(set, c, at,
+                   vars_len + head_len +
+                       (uint32_t)(length < PART ? length : PART)))
+        return 0;
+    made = *at;
+    made->arrival = *arrival;
+    made->stream = event->stream;
+    made->flags = event->flags;
+    made->since = now(set);
+    made->len = vars_len + head_len;
+    memcpy(made->octets, set->vars + arrival->vars_off, vars_len);
+    memcpy(made->octets + vars_len, head, head_len);
+    count_stream(set, c);
+    return 1;
+}
+
+/* Give the request of an arrival to the caller, with head and body.  Returns 0:
+ * there is no number for it. */
+static int hand_in(lane *set, carrier *c, uint32_t stream, const char *octets,
+                   uint32_t len, lane_arrival *arrival, uint32_t *input_len)
+{
+    int number = new_number(set, c, stream);
     lane_conn *conn;
 
-    if (!(event->flags & H2_END_STREAM) ||
-        c->nrunning >= c->h2.limits.max_streams)
-        return 0;
-    number = new_number(set, c, event->stream);
     if (number < 0)
         return 0;
-    if (!begin_stream(set, c->fd, number, head, len, arrival)) {
-        set->vars_len = before;
-        free_number(set, number);
-        return 0;
-    }
-    memcpy(set->input + *input_len, head, len);
+    memcpy(set->input + *input_len, octets, len);
+    arrival->fd = number;
     arrival->input_off = *input_len;
     arrival->input_len = len;
     *input_len += len;
@@ -67,8 +121,92 @@ static int add_request(lane *set, carrier *c, const h2_event *event,
     set_since(set, conn);
     __atomic_store_n(&conn->carrier, (uint32_t)c->number, __ATOMIC_RELAXED);
     set_state(conn, LANE_BUSY);
-    count_stream(set, c);
     return 1;
+}
+
+/* Make an arrival of a request, or keep it until it is one.  Returns how many
+ * arrivals were made; -1: it is not plain. */
+static int add_request(lane *set, carrier *c, const h2_event *event,
+                       lane_arrival *arrival, uint32_t *input_len)
+{
+    const char *head = set->h2->found.text + event->text.off;
+    uint32_t before = set->vars_len, len = event->text.len;
+    int is_whole = (event->flags & H2_END_STREAM) != 0, is_taken;
+
+    is_taken = c->nrunning < c->h2.limits.max_streams &&
+               begin_stream(set, c->fd, head, len, arrival);
+    if (is_taken && is_whole)
+        is_taken =
+            hand_in(set, c, event->stream, head, len, arrival, input_len);
+    else if (is_taken)
+        is_taken = keep_request(set, c, event, arrival);
+    if (is_taken && is_whole)
+        count_stream(set, c);
+    else
+        set->vars_len = before;
+    return is_taken ? is_whole : -1;
+}
+
+/* Make an arrival of a request whose body has come.  Returns 0: it cannot be. */
+static int end_body(lane *set, carrier *c, const half *each, uint32_t len,
+                    lane_arrival *arrival, uint32_t *input_len)
+{
+    uint32_t before = set->vars_len, vars_len = each->arrival.vars_len;
+    char *vars = set->vars + before;
+
+    if (vars_len + LENGTH_VAR > set->vars_cap - before)
+        return 0;
+    memcpy(vars, each->octets, vars_len);
+    *arrival = each->arrival;
+    arrival->vars_off = before;
+    arrival->content_length =
+        len - vars_len - (uint32_t)each->arrival.consumed;
+    if (!(arrival->flags & HTTP1_LENGTH)) /* it was not announced */
+        arrival->vars_len += (uint32_t)snprintf(
+            vars + vars_len, LENGTH_VAR, "%cCONTENT_LENGTH%c%u", 0, 0,
+            (unsigned)arrival->content_length);
+    set->vars_len = before + arrival->vars_len;
+    set->vars[set->vars_len++] = '\0';
+    if (hand_in(set, c, each->stream, each->octets + vars_len, len - vars_len,
+                arrival, input_len))
+        return 1;
+    set->vars_len = before;
+    return 0;
+}
+
+/* Add octets to a request that is kept.  Returns how many arrivals were made;
+ * -1: it is not for the lane, and kept as it was. */
+static int add_data(lane *set, carrier *c, const h2_event *event,
+                    lane_arrival *arrival, uint32_t *input_len)
+{
+    half **at = half_of(c, event->stream), *each = *at;
+    uint32_t counted, len, size;
+
+    if (each == NULL)
+        return -1;
+    counted = each->counted + event->number;
+    len = each->len + event->text.len;
+    size = each->arrival.content_length > 0
+               ? each->arrival.vars_len + (uint32_t)each->arrival.consumed +
+                     (uint32_t)each->arrival.content_length
+               : 2 * len;
+    /* Much padding, too, is for who gives back the window of a stream. */
+    if ((uint32_t)each->arrival.consumed + counted > set->read_cap ||
+        counted > set->max_body_len ||
+        (len > each->size - sizeof *each && !grow_half(set, c, at, size)))
+        return -1;
+    each = *at;
+    memcpy(each->octets + each->len, set->h2->found.text + event->text.off,
+           event->text.len);
+    if (event->flags & H2_END_STREAM) {
+        if (!end_body(set, c, each, len, arrival, input_len))
+            return -1;
+        drop_half(set, c, at);
+        return 1;
+    }
+    each->len = len;
+    each->counted = counted;
+    return 0;
 }
 
 /* Act on the events of a frame.  Returns how many the lane does not act on,
@@ -79,16 +217,23 @@ static uint32_t act(lane *set, carrier *c, uint32_t *n, uint32_t *input_len)
 
     for (uint32_t i = 0; i < found->count; i++) {
         const h2_event *event = &found->events[i];
+        lane_arrival *arrival = &set->arrivals[*n];
+        int added = 0;
 
         if (event->kind == H2_REQUEST && has_no_place(set))
             h2_reset(&c->h2, event->stream, H2_REFUSED_STREAM);
-        else if (event->kind == H2_REQUEST &&
-                 add_request(set, c, event, &set->arrivals[*n], input_len))
-            (*n)++;
+        else if (event->kind == H2_REQUEST)
+            added = add_request(set, c, event, arrival, input_len);
+        else if (event->kind == H2_DATA)
+            added = add_data(set, c, event, arrival, input_len);
         /* A worker finds out that its stream is reset; none waits for room. */
-        else if (event->kind != H2_RESET && event->kind != H2_ROOM &&
-                 event->kind != H2_PRIORITY)
+        else if ((event->kind != H2_RESET ||
+                  *half_of(c, event->stream) != NULL) &&
+                 event->kind != H2_ROOM && event->kind != H2_PRIORITY)
+            added = -1;
+        if (added < 0)
             return found->count - i;
+        *n += (uint32_t)added;
     }
     return 0;
 }
@@ -156,7 +301,7 @@ static int read_frames(lane *set, carrier *c, int *is_full, uint32_t *n,
         return STAYS;
     if (got == 0)
         return c->nrunning > 0 || c->is_behind ? LEAVES : ENDS;
-    return errno == EPROTO ? LEAVES : ENDS;
+    return errno == EPROTO || c->halves != NULL ? LEAVES : ENDS;
 }
 
 /* The caller goes on with a carrier. */
@@ -194,8 +339,8 @@ static int read_once(lane *set, carrier *c, int *is_full, uint32_t *n,
         return next;
     if (c->is_behind && (*n > before || c->h2.out_len > 0))
         return LEAVES; /* it asks, and does not read */
-    if (c->h2.out_len > 0 && *n == before)
-        send_frames(set, c);
+    if (c->h2.out_len > 0)
+        (*n == before ? send_frames : send_or_list)(set, c);
     return STAYS;
 }
 

@@ -28,14 +28,19 @@ static void rest(lane *set, lane_conn *conn)
     set_used(conn, 1);
 }
 
-void end_stream(lane *set, carrier *c, int number)
+void uncount_stream(lane *set, carrier *c)
 {
-    set_state(&set->conns[number], LANE_FREE);
-    free_number(set, number);
     if (__atomic_sub_fetch(&c->nrunning, 1, __ATOMIC_RELAXED) > 0)
         lane_left(set);
     else if (c->where == IN_LANE)
         rest(set, &set->conns[c->fd]);
+}
+
+void end_stream(lane *set, carrier *c, int number)
+{
+    set_state(&set->conns[number], LANE_FREE);
+    free_number(set, number);
+    uncount_stream(set, c);
 }
 
 void send_frames(lane *set, carrier *c)

@@ -105,7 +105,7 @@ static uint32_t kind_of(const lane *set, const lane_arrival *arrival,
     return LANE_WHOLE;
 }
 
-int begin_stream(lane *set, int fd, int number, const char *head, uint32_t len,
+int begin_stream(lane *set, int fd, const char *head, uint32_t len,
                  lane_arrival *arrival)
 {
     static const char version[] = "HTTP/1.1";
@@ -118,7 +118,8 @@ int begin_stream(lane *set, int fd, int number, const char *head, uint32_t len,
 
     memset(arrival, 0, sizeof *arrival);
     arrival->consumed = parse_http(set, &set->conns[fd], head, len, &parsed);
-    if (arrival->consumed != (int32_t)len || parsed.content_length > 0 ||
+    if (arrival->consumed != (int32_t)len ||
+        parsed.content_length > set->max_body_len ||
         (parsed.flags &
          (HTTP1_CHUNKED | HTTP1_EXPECT_CONTINUE | HTTP1_WEBSOCKET)) != 0)
         return 0;
@@ -129,8 +130,8 @@ int begin_stream(lane *set, int fd, int number, const char *head, uint32_t len,
         return 0;
     memcpy(protocol, "HTTP/2.0", 8);
     arrival->kind = LANE_WHOLE;
-    arrival->fd = number;
     arrival->listener = set->conns[fd].listener;
+    arrival->content_length = parsed.content_length;
     arrival->carrier = set->conns[fd].carrier;
     arrival->flags = parsed.flags;
     arrival->vars_off = set->vars_len;

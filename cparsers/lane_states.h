@@ -336,8 +336,8 @@ SHARED void drop_contexts(lane *set);
 
 /* lane_read.c: an arrival from a head of HTTP/1.1 that says the same as the
  * stream's.  Returns 0 when it is not plain. */
-SHARED int begin_stream(lane *set, int fd, int number, const char *head,
-                        uint32_t len, lane_arrival *arrival);
+SHARED int begin_stream(lane *set, int fd, const char *head, uint32_t len,
+                        lane_arrival *arrival);
 
 /* lane_h2_streams.c: as lane_reply, lane_release, lane_has_left. */
 SHARED int reply_stream(lane *set, int number, const struct iovec *parts,

@@ -58,8 +58,8 @@ class Carrier(asyncio.Protocol):
         """Go on with a stream of the lane, whose request has begun; False: it cannot be. `wire`: a LoopWire."""
         raise NotImplementedError
 
-    def begin(self, stream_id: int, head: bytes) -> None:
-        """Begin a stream of the lane, by the head of its request, in the form of HTTP/1.1."""
+    def begin(self, stream_id: int, head: bytes, body: bytes) -> None:
+        """Begin a stream of the lane, by its request; `head`: in the form of HTTP/1.1."""
         raise NotImplementedError
 
 

@@ -90,19 +90,20 @@ class Frames:
         """
         Go on with a connection of the lane, with this number there.
 
-        Return frames that have come, octets behind them, and whether the connection has been idle for a second.
+        Return what has come and has not been acted upon, octets behind it, and whether the connection has been idle for a second.
         """
         lib.h2_end(self.connection)
-        remains = ffi.new("lane_remains *")
-        lib.lane_take_carrier(set, number, self.connection, remains)
-        text, left = (
-            bytes(ffi.buffer(at, size)) if size else b""
-            for at, size in ((remains.text, remains.text_len), (remains.left, remains.left_len))
-        )
-        events = [
-            (each.kind, each.stream, each.flags, each.number, text[each.text.off : each.text.off + each.text.len])
-            for each in remains.events[0 : remains.count]
-        ]
+        lib.lane_take_carrier(set, number, self.connection)
+        remains, has_more = ffi.new("lane_remains *"), 1
+        events: list[Event] = []
+        while has_more:
+            has_more = lib.lane_next_remains(set, number, remains)
+            text = bytes(ffi.buffer(remains.text, remains.text_len)) if remains.count else b""
+            events += (
+                (each.kind, each.stream, each.flags, each.number, text[each.text.off : each.text.off + each.text.len])
+                for each in remains.events[0 : remains.count]
+            )
+        left = bytes(ffi.buffer(remains.left, remains.left_len)) if remains.left_len else b""
         return events, left, bool(remains.is_idle)
 
     def receive(self, data: bytes, at: int) -> tuple[int, bool, list[Event]]:

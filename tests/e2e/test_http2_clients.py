@@ -155,7 +155,10 @@ def test_nghttp_gets_sixty_answers_at_once(serve_http2, tmp_path):
 
 
 @needs("h2load")
-def test_every_request_of_h2load_is_answered(serve_http2):
-    command = ["h2load", "-n", "2000", "-c", "10", "-m", "100", serve_http2().url]
+@pytest.mark.parametrize("size", [0, 1000, 100_000])
+def test_every_request_of_h2load_is_answered(serve_http2, tmp_path, size):
+    (tmp_path / "file").write_bytes(bytes(size))
+    body = ["-d", str(tmp_path / "file")] if size else []
+    command = ["h2load", "-n", "2000", "-c", "10", "-m", "100", *body, serve_http2(digest).url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=4 * SECONDS, check=True)
     assert "2000 done, 2000 succeeded, 0 failed, 0 errored, 0 timeout" in done.stdout, done.stdout

@@ -11,6 +11,9 @@
  * stream, and one that stays gets all of them (rounds that are not wild).  In
  * the end no connection, number or descriptor is left. */
 #define _GNU_SOURCE
+#include "lane_h2.h"
+#include "racing.h"
+#include "tls_client.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -18,9 +21,6 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include "lane_h2.h"
-#include "racing.h"
-#include "tls_client.h"
 
 enum {
     WORKERS = 3,
@@ -62,6 +62,7 @@ typedef struct {
     tls_session *session;
     h2_connection h2;
     char paths[64][PATH_CAP]; /* of requests whose bodies come, by id */
+    size_t nbody[64];         /* how much of them has come */
 } outsider;
 
 static lane set;
@@ -79,7 +80,7 @@ static int is_short;                               /* this round: of memory */
 static int is_wild;                                /* this round */
 static int clients_stop, workers_stop, is_closing; /* atomic */
 static int nclients; /* that have not ended; atomic */
-static unsigned long nanswers, nleft, nshaken; /* nanswers: atomic */
+static unsigned long nanswers, nleft, nshaken, nbodies; /* nanswers: atomic */
 static void *client_ctx;
 
 static void push(job_queue *queue, int number, uint32_t of, const char *path)
@@ -129,6 +130,13 @@ static void answer(const job *request, unsigned *seed)
              request->carrier != 0 ? request->path : "");
 }
 
+/* A body is its request's path, again and again. */
+static void check_body(const char *path, const char *body, size_t len)
+{
+    for (size_t i = 0, n = strlen(path); i < len; i++)
+        require(body[i] == path[i % n], "a stream has its own body");
+}
+
 static void take(const lane_arrival *arrival)
 {
     const char *p = vars + arrival->vars_off;
@@ -139,10 +147,14 @@ static void take(const lane_arrival *arrival)
     } else if (arrival->kind == LANE_LEFT) {
         push(&for_main, arrival->fd, arrival->carrier, "");
     } else {
-        require(arrival->kind == LANE_WHOLE, "no body comes to the lane");
+        require(arrival->kind == LANE_WHOLE, "a body comes with its head");
         while (strcmp(p, "PATH_INFO") != 0)
             p += strlen(p) + 1;
-        push(&for_workers, arrival->fd, arrival->carrier, p + strlen(p) + 1);
+        p += strlen(p) + 1;
+        check_body(p, input + arrival->input_off + arrival->consumed,
+                   (size_t)arrival->content_length);
+        nbodies += arrival->content_length > 0;
+        push(&for_workers, arrival->fd, arrival->carrier, p);
     }
 }
 
@@ -193,6 +205,7 @@ typedef struct {
     struct {
         uint32_t id; /* 0: none */
         char path[PATH_CAP];
+        size_t sent, len; /* of the body; sent: or more */
     } open[MOST_STREAMS];
 } client;
 
@@ -214,11 +227,17 @@ static void put_frame(client *self, unsigned type, unsigned flags, uint32_t id,
     self->out_len += 9 + len;
 }
 
+static void put_reset(client *self, unsigned i)
+{
+    put_frame(self, 3, 0, self->open[i].id, "\0\0\0\x08", 4);
+    self->open[i].id = 0;
+}
+
 /* RFC 7541: of the static table, and a path without an index. */
 static void put_request(client *self, unsigned i)
 {
     unsigned char block[PATH_CAP + 8] = {0x82, 0x87, 0x01, 1, 'a', 0x04};
-    int has_body = roll(&self->seed, 64) == 0;
+    int has_body = roll(&self->seed, 3) == 0;
     int len = snprintf((char *)block + 7, PATH_CAP, "/%u-%u", self->number,
                        ++self->nsent);
 
@@ -228,13 +247,40 @@ static void put_request(client *self, unsigned i)
     block[0] = has_body ? 0x83 : 0x82;
     put_frame(self, 1, has_body ? 4 : 5, self->next_id, block,
               7 + (size_t)len);
-    if (has_body)
-        put_frame(self, 0, 1, self->next_id, "body", 4);
-    else if (roll(&self->seed, 16) == 0) {
-        put_frame(self, 3, 0, self->next_id, "\0\0\0\x08", 4);
-        self->open[i].id = 0;
-    }
+    self->open[i].sent = has_body ? 0 : 1;
+    self->open[i].len = 1;
+    if (has_body) /* now and then more than the lane keeps */
+        self->open[i].len += roll(&self->seed, 64) ? 600 : 2 * READ_CAP;
+    else if (roll(&self->seed, 16) == 0)
+        put_reset(self, i);
     self->next_id += 2;
+}
+
+/* Go on with each body that has not all been sent, or end its stream. */
+static int put_bodies(client *self)
+{
+    char part[200];
+    int count = 0;
+
+    for (unsigned i = 0; i < MOST_STREAMS; i++) {
+        size_t at = self->open[i].sent, n = self->open[i].len - at;
+
+        if (self->open[i].id == 0 || at >= self->open[i].len)
+            continue;
+        count++;
+        if (roll(&self->seed, 64) == 0) {
+            put_reset(self, i);
+            continue;
+        }
+        n = n < sizeof part ? n : 1 + roll(&self->seed, sizeof part);
+        for (size_t k = 0; k < n; k++)
+            part[k] =
+                self->open[i].path[(at + k) % strlen(self->open[i].path)];
+        self->open[i].sent += n;
+        put_frame(self, 0, self->open[i].sent == self->open[i].len,
+                  self->open[i].id, part, n);
+    }
+    return count;
 }
 
 /* Returns 0 when the server has closed. */
@@ -337,6 +383,11 @@ static void converse(client *self)
             if (self->open[k].id == 0)
                 put_request(self, k);
         is_open = send_out(self);
+        while (is_open && put_bodies(self) > 0) {
+            if (is_wild && roll(&self->seed, 32) == 0)
+                return;
+            is_open = send_out(self);
+        }
         if (is_wild && roll(&self->seed, 16) == 0)
             return;
         while (is_open && count_open(self) > (int)roll(&self->seed, 3))
@@ -454,9 +505,15 @@ static void send_answer(outsider *at, uint32_t id, const char *path)
 static void act(outsider *at, const h2_event *event, const char *text)
 {
     char *path = at->paths[event->stream / 2 % 64];
+    size_t *nbody = &at->nbody[event->stream / 2 % 64];
 
-    if (event->kind == H2_REQUEST)
+    if (event->kind == H2_REQUEST) {
         sscanf(text + event->text.off, "%*s %31s", path);
+        *nbody = 0;
+    }
+    for (uint32_t i = 0; event->kind == H2_DATA && i < event->text.len; i++)
+        require(text[event->text.off + i] == path[(*nbody)++ % strlen(path)],
+                "a stream has its own body");
     if ((event->kind == H2_REQUEST || event->kind == H2_DATA) &&
         event->flags & H2_END_STREAM)
         send_answer(at, event->stream, path);
@@ -522,7 +579,7 @@ static outsider *outsider_at(int number)
 {
     outsider *at = outsiders;
     lane_remains remains;
-    int fd;
+    int fd, has_more;
 
     while (at < outsiders + FDS && at->number != number)
         at++;
@@ -539,9 +596,12 @@ static outsider *outsider_at(int number)
     at->session = lane_take_session(&set, fd);
     require(at->session != NULL, "HTTP/2 comes over TLS");
     lane_left(&set);
-    lane_take_carrier(&set, number, &at->h2, &remains);
-    for (uint32_t i = 0; i < remains.count; i++)
-        act(at, &remains.events[i], remains.text);
+    lane_take_carrier(&set, number, &at->h2);
+    do {
+        has_more = lane_next_remains(&set, number, &remains);
+        for (uint32_t i = 0; i < remains.count; i++)
+            act(at, &remains.events[i], remains.text);
+    } while (has_more);
     receive_octets(at, remains.left, remains.left_len);
     nleft++;
     return at;
@@ -672,6 +732,7 @@ static void open_lane(void)
     set.vars_cap = sizeof vars;
     set.max_head_len = set.max_line_len = SECTION;
     set.max_fields = 16;
+    set.max_body_len = READ_CAP;
     set.stall_us = 1000;
     set.max_conns = CONNS;
     set.arrivals = arrivals;
@@ -691,6 +752,7 @@ static void check_end(void)
                 "no connection is left");
     for (int i = 0; i < LANE_STREAMS; i++)
         require(set.h2->places[i].carrier == NULL, "no number is left");
+    require(set.h2->kept == 0, "no body is left");
     lane_h2_free(set.h2);
 }
 
@@ -756,7 +818,7 @@ int main(int argc, char **argv)
     }
     tls_lib.SSL_CTX_free(client_ctx);
     require(count_descriptors() == before, "no descriptor is left");
-    require(nanswers > 0 && nleft > 0 && nshaken > 0,
+    require(nanswers > 0 && nleft > 0 && nshaken > 0 && nbodies > 0,
             "clients are answered in the lane and outside");
     printf("%lu answers, %lu connections left the lane, and every promise "
            "kept\n",

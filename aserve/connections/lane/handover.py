@@ -154,9 +154,9 @@ class Handovers:
         """Hand over a connection of HTTP/2, by its number; `lane_let_go` is due."""
         self.executor.post(self._begin_task, self._end_carrying(number), None)
 
-    def begin_stream(self, number: int, head: bytes) -> None:
-        """Hand over a stream that the lane has released; `head`: of its request, which no thread has begun; empty: nobody waits for an answer."""
-        self.executor.post(self._begin_task, self._carry_new(number, head), None)
+    def begin_stream(self, number: int, head: bytes, body: bytes = b"") -> None:
+        """Hand over a stream that the lane has released, by its request, which no thread has begun; `head` empty: nobody waits for an answer."""
+        self.executor.post(self._begin_task, self._carry_new(number, head, body), None)
 
     # --- called on the event loop ---
 
@@ -171,11 +171,11 @@ class Handovers:
         finally:
             lib.lane_let_go(self.set, number)
 
-    async def _carry_new(self, number: int, head: bytes) -> None:
+    async def _carry_new(self, number: int, head: bytes, body: bytes) -> None:
         carrier = await self._carrier_at(lib.lane_carrier_of(self.set, number))
         stream_id = lib.lane_take_stream(self.set, number)
         if carrier is not None and head:
-            carrier.begin(stream_id, head)
+            carrier.begin(stream_id, head, body)
 
     async def _carry(self, number: int, wire: LoopWire, on_ready: Callable[[LoopWire | None], None] | None) -> None:
         """Give a stream with a running exchange to the carrier that has left the lane."""

@@ -477,7 +477,7 @@ class Lane:
         """Hand a connection over with octets of a request that is not for the lane."""
         fd = arrival.fd
         if arrival.carrier:
-            self.handovers.begin_stream(fd, octets)
+            self.handovers.begin_stream(fd, octets[: arrival.consumed], octets[arrival.consumed :])
             return
         if arrival.is_first:
             self.connections.pop(fd, None)  # of an ended connection that had this number

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
+from ...connections.lane.lane_memory import READ_BYTES
 from ...core.exchange import Exchange
 
-# After so many requests without a body, a connection goes back to the lane when none is left. Measured 2026-11-29 with one POST in 1, 2, 9 and 20
-# requests: 4 gives 1.0, 1.0, 0.9 and 1.3 to 1.9 times the requests per CPU second of a connection that stays; 0 gives 0.3, 0.7, 2.1, 3.1; 8 at best 1.2.
+# After so many requests that may be the lane's, a connection goes back to the lane when none is left. Measured 2026-11-29 with one request for Python in 1,
+# 2, 9 and 20: 4 gives 1.0, 1.0, 0.9 and 1.3 to 1.9 times the requests per CPU second of a connection that stays; 0 gives 0.3, 0.7, 2.1, 3.1; 8 at best 1.2.
 RETURN_COUNT = 4
 
 
@@ -30,14 +31,14 @@ class Calls:
         """`submit`: of an executor, `call_soon`: of the event loop."""
         self._submit, self._call_soon, self._most = submit, call_soon, most
         self.elsewhere: Callable[[], int] = lambda: 0  # how many run in the lane
-        self._plain_count = 0  # requests without a body, in a row
+        self._plain_count = 0  # requests without a large body, in a row
         self._running: set[Exchange] = set()  # with the executor, or with the app
         self._waiting: dict[Exchange, Callable[[Any], None]] = {}  # the job of each, in the order of arrival
 
     def submit(self, function: Callable[[Any], None], exchange: Exchange) -> None:
         """Run function(exchange) in a worker soon, or once there is room."""
         self._waiting[exchange] = function
-        self._plain_count = self._plain_count + 1 if exchange.body is None else 0
+        self._plain_count = self._plain_count + 1 if exchange.body is None or exchange.body.length <= READ_BYTES else 0
         self._go_on()
 
     def add(self, exchange: Exchange) -> None:

@@ -187,12 +187,12 @@ class Session(Carrier):
         self._calls.go_on_soon()
         return True
 
-    def begin(self, stream_id: int, head: bytes) -> None:
+    def begin(self, stream_id: int, head: bytes, body: bytes) -> None:
         """See Carrier."""
         if not self.is_closed:
-            flags = http2.END_STREAM | http2.IS_HEAD * head.startswith(b"HEAD ")
-            self._on_request(stream_id, flags, 0, head)
-            self.flush()
+            flags = http2.IS_HEAD * head.startswith(b"HEAD ") | http2.END_STREAM * (not body)
+            events = [(http2.REQUEST, stream_id, flags, 0, head), (http2.DATA, stream_id, http2.END_STREAM, 0, body)]
+            self.take(events[: 1 + bool(body)])
 
     # --- called by the server ---
 

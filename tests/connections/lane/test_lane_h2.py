@@ -100,10 +100,10 @@ def test_a_body_finds_the_requests_before_it_running(serve):
     server, client = serve(gate)
     first = client.ask(request(b"GET", b"/1"))
     gate.wait_entered()
-    second = client.ask(request(b"POST", b"/2"), b"body")
+    second = client.ask(request(b"POST", b"/2"), LARGE)
     gate.wait_entered()
     gate.open(2)
-    assert answers(client, [first, second]) == [b"/1 HTTP/2.0", b"body"]
+    assert answers(client, [first, second]) == [b"/1 HTTP/2.0", LARGE]
 
 
 def test_a_client_that_leaves_while_its_requests_run(serve):
@@ -150,11 +150,11 @@ def test_what_comes_at_once_and_is_more_than_a_batch(serve):
 
 
 def test_an_upload_takes_the_connection_along(serve):
-    """A request with a body is Python's, beside requests without, and so are the next ones."""
+    """A request with a large body is Python's, beside requests without, and so are the next ones."""
     server, client = serve(app)
     first = client.ask(request(b"GET", b"/1"))
-    upload = client.ask(request(b"POST", b"/2"), b"body")
-    assert answers(client, [first, upload, client.ask(request(b"HEAD", b"/3"))]) == [b"/1 HTTP/2.0", b"body", b""]
+    upload = client.ask(request(b"POST", b"/2"), LARGE)
+    assert answers(client, [first, upload, client.ask(request(b"HEAD", b"/3"))]) == [b"/1 HTTP/2.0", LARGE, b""]
     assert server.call(lambda: len(server.server._listening.connections)) == 1
 
 
@@ -223,9 +223,9 @@ def test_several_names_have_their_streams_in_the_lane(start_server, tls_settings
 # The way back
 
 
-def leave_and_return(server, client, body=b"body"):
+def leave_and_return(server, client):
     """Take the connection out of the lane, then ask for so much that it returns."""
-    assert answers(client, [client.ask(request(b"POST", b"/up"), body)]) == [body]
+    assert answers(client, [client.ask(request(b"POST", b"/up"), LARGE)]) == [LARGE]
     assert server.call(lambda: len(server.server._listening.connections)) == 1
     for _ in range(RETURN_COUNT):
         assert answers(client, [client.ask(request(b"GET", b"/"))]) == [b"/ HTTP/2.0"]
@@ -236,7 +236,7 @@ def test_requests_behind_an_upload_are_the_lane_s_again(serve):
     """A connection leaves and returns again and again: windows, compression and counts go along."""
     server, client = serve(app)
     for _ in range(5):
-        leave_and_return(server, client, b"x" * 40_000)
+        leave_and_return(server, client)
         before = server.call(lambda: lane_of(server).request_count)
         asked = [client.ask(request(b"GET", b"/%d" % number, (b"x-field", b"known"))) for number in range(30)]
         assert answers(client, asked) == [b"/%d HTTP/2.0" % number for number in range(30)]
@@ -251,14 +251,14 @@ def test_a_client_that_only_uploads_stays_on_the_event_loop(serve):
     server, client = serve(app)
     for number in range(3 * RETURN_COUNT):
         method = b"GET" if number % RETURN_COUNT else b"POST"
-        answers(client, [client.ask(request(method, b"/"), b"body" if method == b"POST" else None)])
+        answers(client, [client.ask(request(method, b"/"), LARGE if method == b"POST" else None)])
         assert server.call(lambda: len(server.server._listening.connections)) == 1
 
 
 def test_a_part_of_the_next_request_goes_along(serve):
     """The lane reads the rest of a frame whose beginning the event loop has read."""
     server, client = serve(app)
-    assert answers(client, [client.ask(request(b"POST", b"/up"), b"body")]) == [b"body"]
+    assert answers(client, [client.ask(request(b"POST", b"/up"), LARGE)]) == [LARGE]
     for _ in range(RETURN_COUNT - 1):
         answers(client, [client.ask(request(b"GET", b"/"))])
     last = client.frames.get_next_available_stream_id()
@@ -279,7 +279,7 @@ def test_requests_that_come_as_the_connection_returns(serve):
     """Each of a row of requests, which the client does not hold back, is answered on either side."""
     server, client = serve(app)
     for _ in range(40):
-        asked = [client.ask(request(b"POST", b"/up"), b"body")]
+        asked = [client.ask(request(b"POST", b"/up", (b"expect", b"100-continue")), b"body")]
         asked += [client.ask(request(b"GET", b"/")) for _ in range(2 * RETURN_COUNT)]
         assert answers(client, asked) == [b"body", *[b"/ HTTP/2.0"] * (2 * RETURN_COUNT)]
 
@@ -290,7 +290,7 @@ def test_a_client_that_leaves_as_its_connection_returns(serve, authority):
     context = ssl.create_default_context(cafile=str(authority.certificate))
     for _ in range(20):
         with contextlib.closing(HTTP2Client(server.address, context=context)) as leaving:
-            answers(leaving, [leaving.ask(request(b"POST", b"/up"), b"body")])
+            answers(leaving, [leaving.ask(request(b"POST", b"/up"), LARGE)])
             for _ in range(RETURN_COUNT):
                 leaving.ask(request(b"GET", b"/"))
     client.close()
@@ -303,7 +303,7 @@ def test_a_request_that_runs_on_keeps_the_connection(serve):
     gate = apps.Gate(app)
     gates = {"/slow": gate}
     server, client = serve(lambda environ, start: gates.get(environ["PATH_INFO"], app)(environ, start))
-    answers(client, [client.ask(request(b"POST", b"/up"), b"body")])
+    answers(client, [client.ask(request(b"POST", b"/up"), LARGE)])
     slow = client.ask(request(b"GET", b"/slow"))
     gate.wait_entered()
     client.frames.reset_stream(slow)
