@@ -203,7 +203,8 @@ int reply_stream(lane *set, int number, const struct iovec *parts, int count)
         let_go(set, c);
         return 0;
     }
-    tell_progress(set);
+    if (c->where == IN_LANE) /* else the lane may have closed its timer */
+        tell_progress(set);
     end_request(set, number);
     end_stream(set, c, number);
     if (c->where == IN_LANE && c->h2.out_len > 0 && !c->is_behind)
