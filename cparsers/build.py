@@ -58,6 +58,7 @@ SOURCES = [
     "lane.c",
     "lane_accept.c",
     "lane_h2.c",
+    "lane_h2_bodies.c",
     "lane_h2_read.c",
     "lane_h2_streams.c",
     "lane_none.c",

@@ -128,7 +128,8 @@ static uint32_t poll_once(lane *set, int timeout_ms, int nshakes,
     __atomic_store_n(&set->is_waiting, 1, __ATOMIC_RELAXED);
     if (set->h2 != NULL)
         flush_carriers(set);
-    nevents = epoll_wait(set->epoll_fd, events, MAX_EVENTS, timeout_ms);
+    nevents = epoll_wait(set->epoll_fd, events, MAX_EVENTS,
+                         has_ended(set) ? 0 : timeout_ms);
     __atomic_store_n(&set->is_waiting, 0, __ATOMIC_RELAXED);
     *is_woken = nevents < 0; /* a signal: the caller looks for its work */
     for (int i = 0; i < nevents; i++) {
@@ -156,6 +157,8 @@ static uint32_t poll_once(lane *set, int timeout_ms, int nshakes,
             !is_accept_due && !has_batch_room(set, n, input_len);
     begin_requests(set, n,
                    set->entries != NULL && n > 0 ? waking_clock_us() : 0);
+    if (has_ended(set))
+        n = add_ended(set, n);
     if ((n > 0 || *is_woken) && set->stall_us > 0)
         arm_stall_timer(set);
     return n;

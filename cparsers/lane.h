@@ -11,7 +11,8 @@
  * lane_release: any thread, for a connection that is BUSY there, and of two
  * such threads one; lane_sweep, lane_unlisten, lane_adopt, lane_renew,
  * lane_release_shaking and lane_close: one thread, which may be another; of
- * HTTP/2: see there; the others: any thread. */
+ * HTTP/2: see there; the others: any thread.
+ * Long: the one interface of eight sources. */
 #ifndef ASERVE_LANE_H
 #define ASERVE_LANE_H
 #include "aserve.h"
@@ -51,13 +52,17 @@ enum {
 /* The kind of an arrival. */
 enum {
     LANE_LEFT = 0, /* anything but the following: the connection is released */
-    LANE_WHOLE = 1, /* a request and nothing else; the connection is BUSY */
-    LANE_BEGUN = 2, /* a head, and a part of its body, perhaps empty */
-    LANE_PART = 3,  /* a further part */
-    LANE_DONE = 4,  /* the last part; the connection is BUSY */
-    LANE_GONE = 5,  /* the client is gone within the body; it is closed */
-    LANE_SHAKEN = 6 /* a handshake of TLS is done: is_first, BUSY; lane_begin
-                     * must follow */
+    LANE_WHOLE = 1,  /* a request and nothing else; the connection is BUSY */
+    LANE_BEGUN = 2,  /* a head, and a part of its body, perhaps empty */
+    LANE_PART = 3,   /* a further part */
+    LANE_DONE = 4,   /* the last part; the connection is BUSY */
+    LANE_GONE = 5,   /* the client is gone within the body; it is closed */
+    LANE_SHAKEN = 6, /* a handshake of TLS is done: is_first, BUSY; lane_begin
+                      * must follow */
+    LANE_ENDED =
+        7 /* of a stream, which stays BUSY: lane_keep's response is the
+                    * caller's again; `consumed`: PUMP_SENT, _GONE, _LATE;
+                    * content_length: octets of the body that are not sent */
 };
 
 /* Results of lane_reply, besides octets that were sent. */
@@ -92,7 +97,8 @@ typedef struct {
 typedef struct {
     uint64_t content_length; /* octets of the body, by the head */
     int32_t fd;
-    int32_t consumed;   /* octets of the head (> 0), or an ASERVE_ code */
+    int32_t consumed;   /* octets of the head (> 0), or an ASERVE_ code; see
+                         * ENDED */
     uint32_t input_off; /* the octets read: lane->input + input_off; */
     uint32_t input_len; /* 0: not in the table, and not yet read */
     uint32_t vars_off;  /* the vars block is at lane->vars + vars_off */
@@ -384,6 +390,13 @@ int lane_next_remains(lane *set, int number, lane_remains *remains);
 
 /* The streams of a carrier that are not taken or answered. */
 uint32_t lane_running(lane *set, int number);
+
+/* Send a whole response on a BUSY stream, as its client makes room; any thread.
+ * `body` stays until LANE_ENDED, an empty lane_reply or lane_release: the stream
+ * is BUSY until one of the last two.  Returns 0: LANE_ENDED comes; 1: all is sent; LANE_LOST: the
+ * client is gone; LANE_UNSENT: the connection has left the lane. */
+int lane_keep(lane *set, int number, const char *head, uint32_t head_len,
+              const char *body, uint64_t body_len);
 
 /* Take a stream that lane_release has released; returns its id. */
 uint32_t lane_take_stream(lane *set, int number);

@@ -1,7 +1,9 @@
 /* lane_h2.c -- connections of HTTP/2 in the lane: their numbers, coming and
- * leaving.  Reading is in lane_h2_read.c, replies are in lane_h2_streams.c. */
+ * leaving.  Reading is in lane_h2_read.c, replies are in lane_h2_streams.c, and
+ * those that wait for room in lane_h2_bodies.c. */
 #define _GNU_SOURCE /* POSIX beside C99 */
 #include "lane_h2.h"
+#include "pump.h"
 
 #ifdef __linux__
 #include "lane_states.h"
@@ -220,6 +222,7 @@ static int is_due(lane *set, carrier *c, int used_seconds, int new_seconds)
     seconds = conn->used ? used_seconds : new_seconds;
     return seconds < 0 || (c->is_behind && now(set) - c->behind_at > 1) ||
            (c->halves != NULL && now(set) - c->halves->since > 1) ||
+           has_late_body(set, c) ||
            (c->nrunning == 0 && seconds_since(set, conn) > (uint32_t)seconds);
 }
 
@@ -262,8 +265,12 @@ int lane_release_carrier(lane *set, int number)
 
     pthread_mutex_lock(&c->lock);
     where = c->where;
-    if (where == IN_LANE)
+    if (where == IN_LANE) {
         set_where(c, LEFT);
+        end_bodies(set, c, PUMP_LATE);
+        if (has_ended(set))
+            lane_wake(set); /* lane_poll tells of these */
+    }
     pthread_mutex_unlock(&c->lock);
     if (where == CLOSED)
         return -1;
@@ -343,6 +350,7 @@ void end_carrier(lane *set, int fd)
     send_frames(set, c);
     set_where(c, CLOSED);
     drop_halves(set, c);
+    end_bodies(set, c, PUMP_GONE);
     pthread_mutex_unlock(&c->lock);
     let_go(set, c);
 }
@@ -372,7 +380,7 @@ int has_carrier_left(const lane *set, int fd)
     if (number == 0)
         return 0;
     c = set->h2->places[(uint32_t)number - set->first_stream].carrier;
-    return c->left != NULL || c->is_leaving;
+    return c->left != NULL || c->is_leaving || c->has_more;
 }
 
 #endif

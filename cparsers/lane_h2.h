@@ -1,10 +1,14 @@
 /* lane_h2.h -- the carriers and streams of a lane, shared by lane_h2.c and
- * lane_h2_streams.c.  Never part of an interface to Python. */
+ * its neighbours.  Never part of an interface to Python. */
 #ifndef ASERVE_LANE_H2_H
 #define ASERVE_LANE_H2_H
 #include "lane.h"
 
 #include <pthread.h>
+
+/* Octets that are made beyond what its socket takes.  Guess: a piece of a
+ * body, and some small responses. */
+enum { MOST_UNSENT = 1 << 16 };
 
 /* Where a carrier is. */
 enum { IN_LANE, LEFT, CLOSED };
@@ -41,11 +45,14 @@ typedef struct carrier {
     uint32_t nrunning;   /* streams with numbers, and halves; atomic */
     uint32_t second;     /* of h2_pass_second */
     uint32_t is_behind;  /* the socket has not taken all */
-    uint32_t behind_at;  /* the second */
-    half *halves;        /* in the order in which they began */
-    half *given;         /* the last that lane_next_remains has told of */
-    uint32_t kept;       /* by halves */
-    char *left;          /* octets that had no room in a batch */
+    uint32_t has_more;   /* of bodies, for which there is room */
+    uint32_t nfair;      /* frames of bodies since the last fair turn */
+    int waiting; /* the first number whose body waits for its turn; 0: none */
+    uint32_t behind_at; /* the second */
+    half *halves;       /* in the order in which they began */
+    half *given;        /* the last that lane_next_remains has told of */
+    uint32_t kept;      /* by halves */
+    char *left;         /* octets that had no room in a batch */
     size_t left_at, left_len;
     char *text; /* of remains */
     lane_remains remains;
@@ -56,15 +63,22 @@ typedef struct {
     carrier *carrier;
     uint32_t stream;
     int32_t next; /* of the free ones */
+    /* of a response that lane_keep has taken; the carrier's lock */
+    const char *body; /* NULL: it has none */
+    uint64_t left;
+    uint32_t since;   /* the second in which its last MiB has begun */
+    uint32_t outcome; /* PUMP_SENT ... */
+    int behind; /* the number that waits, or has ended, after this; 0: none */
 } place;
 
 struct lane_h2 {
-    pthread_mutex_t lock; /* guards the next five, and lists of carriers */
+    pthread_mutex_t lock; /* guards the next six, and lists of carriers */
     place places[LANE_STREAMS];
     int32_t first_free; /* -1: none */
     int32_t nused;      /* places that were ever used */
     uint32_t ncarriers; /* that have a number */
     carrier *unsent;    /* atomic, to be read */
+    int ended; /* the first number whose body has ended; atomic, to be read */
     uint32_t kept;      /* by halves of all carriers; atomic */
     /* of the leader */
     h2_found found;
@@ -104,6 +118,18 @@ __attribute__((visibility("hidden"))) void drop_half(lane *set, carrier *c,
 /* lane_h2_streams.c: send frames now, or let the leader do so; locked. */
 __attribute__((visibility("hidden"))) void send_frames(lane *set, carrier *c);
 __attribute__((visibility("hidden"))) void send_or_list(lane *set, carrier *c);
+/* lane_h2_bodies.c: send of the bodies that wait, for a while; they end, each
+ * with this outcome; locked. */
+__attribute__((visibility("hidden"))) void send_bodies(lane *set, carrier *c,
+                                                       int own);
+__attribute__((visibility("hidden"))) void end_bodies(lane *set, carrier *c,
+                                                      uint32_t outcome);
+/* Give one back, which may have ended; locked. */
+__attribute__((visibility("hidden"))) void forget_body(lane *set, carrier *c,
+                                                       int number);
+/* Whether one has waited for too long; locked. */
+__attribute__((visibility("hidden"))) int has_late_body(lane *set,
+                                                        const carrier *c);
 /* A stream begins, or is over; locked. */
 __attribute__((visibility("hidden"))) void count_stream(lane *set, carrier *c);
 __attribute__((visibility("hidden"))) void uncount_stream(lane *set,

@@ -2,6 +2,7 @@
  * request that is plain is one, when its body has come. */
 #define _GNU_SOURCE /* POSIX beside C99 */
 #include "lane_h2.h"
+#include "pump.h"
 
 #ifdef __linux__
 #include "lane_states.h"
@@ -314,6 +315,7 @@ static void leave(lane *set, carrier *c, lane_arrival *arrival)
     arrival->consumed = ASERVE_INCOMPLETE;
     arrival->carrier = (uint32_t)c->number;
     set_where(c, LEFT);
+    end_bodies(set, c, PUMP_LATE);
     hold(c); /* for the arrival */
     __atomic_store_n(&set->conns[c->fd].carrier, 0, __ATOMIC_RELAXED);
     take_out(set, c->fd);
@@ -337,8 +339,11 @@ static int read_once(lane *set, carrier *c, int *is_full, uint32_t *n,
     }
     if (next != STAYS)
         return next;
-    if (c->is_behind && (*n > before || c->h2.out_len > 0))
+    if (c->is_behind && c->h2.out_len > MOST_UNSENT)
         return LEAVES; /* it asks, and does not read */
+    if (c->waiting != 0)
+        send_bodies(set, c, 0);
+    *is_full |= (int)c->has_more;
     if (c->h2.out_len > 0)
         (*n == before ? send_frames : send_or_list)(set, c);
     return STAYS;

@@ -39,6 +39,7 @@ void uncount_stream(lane *set, carrier *c)
 void end_stream(lane *set, carrier *c, int number)
 {
     set_state(&set->conns[number], LANE_FREE);
+    forget_body(set, c, number);
     free_number(set, number);
     uncount_stream(set, c);
 }
@@ -59,7 +60,10 @@ void send_frames(lane *set, carrier *c)
         took = (ssize_t)part.iov_len;
     }
     if (took == (ssize_t)part.iov_len) {
-        h2_sent(&c->h2);
+        if (c->waiting != 0)
+            c->h2.out_len = 0; /* its memory is needed at once */
+        else
+            h2_sent(&c->h2);
     } else if (took > 0) {
         c->h2.out_len -= (size_t)took;
         memmove(c->h2.out, c->h2.out + took, c->h2.out_len);
@@ -173,7 +177,8 @@ static int put_reply(carrier *c, uint32_t id, const struct iovec *parts,
 
     if (window == H2_GONE)
         return -1;
-    if (c->is_behind || first + second > (size_t)window)
+    if (first + second > (size_t)window ||
+        (c->is_behind && c->h2.out_len + first + second > MOST_UNSENT))
         return 0;
     sent = h2_send(&c->h2, id, head, head_len, NULL, 0,
                    first + second == 0 ? H2_END_STREAM : 0u);
@@ -196,9 +201,9 @@ int reply_stream(lane *set, int number, const struct iovec *parts, int count)
 
     hold(c);
     pthread_mutex_lock(&c->lock);
-    if (c->where == IN_LANE)
+    if (c->where == IN_LANE && len > 0)
         is_put = put_reply(c, at->stream, parts, count);
-    if (is_put == 0 || c->where == LEFT) {
+    if (len > 0 && (is_put == 0 || c->where == LEFT)) {
         pthread_mutex_unlock(&c->lock);
         let_go(set, c);
         return 0;
@@ -211,7 +216,7 @@ int reply_stream(lane *set, int number, const struct iovec *parts, int count)
         send_or_list(set, c);
     pthread_mutex_unlock(&c->lock);
     let_go(set, c);
-    return is_put == 1 ? (int)len : LANE_LOST;
+    return is_put == 1 || len == 0 ? (int)len : LANE_LOST;
 }
 
 /* Returns 0 when its client is gone, and the number is free. */
@@ -223,6 +228,7 @@ int release_stream(lane *set, int number)
     hold(c);
     pthread_mutex_lock(&c->lock);
     is_closed = c->where == CLOSED;
+    forget_body(set, c, number);
     if (is_closed)
         end_stream(set, c, number);
     else /* until lane_take_stream, as no connection */

@@ -247,6 +247,18 @@ uint32_t lane_running(lane *set, int number)
     return 0;
 }
 
+int lane_keep(lane *set, int number, const char *head, uint32_t head_len,
+              const char *body, uint64_t body_len)
+{
+    (void)set;
+    (void)number;
+    (void)head;
+    (void)head_len;
+    (void)body;
+    (void)body_len;
+    return LANE_UNSENT;
+}
+
 uint32_t lane_take_stream(lane *set, int number)
 {
     (void)set;

@@ -348,6 +348,11 @@ SHARED int has_stream_left(lane *set, int number);
 /* lane_h2_streams.c: send what replies have left, if there is anything. */
 SHARED void flush_carriers(lane *set);
 
+/* lane_h2_bodies.c: add the responses that have ended to the `n` arrivals there
+ * are, and return how many there are then; whether there are some. */
+SHARED uint32_t add_ended(lane *set, uint32_t n);
+SHARED int has_ended(const lane *set);
+
 /* lane.c: a request was answered; and let stall_fd signal. */
 SHARED void tell_progress(lane *set);
 SHARED void arm_stall_timer(lane *set);

@@ -479,9 +479,12 @@ static size_t gather(char *record, const struct iovec *parts, int count,
     for (int i = 0; i < count && n < RECORD; i++) {
         size_t len = parts[i].iov_len;
         size_t at = skipped < len ? skipped : len;
-        const char *octets = (const char *)parts[i].iov_base + at;
+        const char *octets;
 
         skipped -= at;
+        if (at == len)
+            continue;
+        octets = (const char *)parts[i].iov_base + at;
         if (n == 0 && len - at >= RECORD) {
             *from = octets;
             return RECORD;

@@ -76,11 +76,12 @@ class StreamExecutor(Protocol):
 class StreamConnection(Connection):
     """The connection of a stream, with the client of the carrier's connection."""
 
-    __slots__ = ("_exchange", "_executor")
+    __slots__ = ("_exchange", "_executor", "unsent_bytes")
     is_stream = True
 
     def __init__(self, of: Connection, executor: StreamExecutor) -> None:
         self._exchange: Exchange | None = None
+        self.unsent_bytes: int | None = None  # of a response whose head and beginning the lane has sent
         self._executor = executor
         super().__init__(of.service, of.remote_addr, of.remote_port)
         self.base_environ, self.carried_by = of.base_environ, of

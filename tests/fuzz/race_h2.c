@@ -5,13 +5,14 @@
  * connections that speak HTTP/2 into the lane, goes on with those that leave,
  * sweeps, flushes, renews the certificate, drains, and in wild rounds closes
  * the lane while workers are still at it; in some of these memory is refused at
- * random; clients begin many streams at once,
- * reset some, send bodies, and leave politely or not.
+ * random; clients begin many streams at once, reset some, send bodies, make room
+ * for responses beyond their windows, and leave politely or not.
  * Promises: a client gets the responses to its own requests, each on its
  * stream, and one that stays gets all of them (rounds that are not wild).  In
  * the end no connection, number or descriptor is left. */
 #define _GNU_SOURCE
 #include "lane_h2.h"
+#include "pump.h"
 #include "racing.h"
 #include "tls_client.h"
 #include <arpa/inet.h>
@@ -34,7 +35,8 @@ enum {
     MAX_STREAMS = 16,
     MOST_STREAMS = 14, /* of a client, at once */
     QUEUE_CAP = CONNS,
-    FRAMES_CAP = 1 << 14,
+    FRAMES_CAP = 1 << 15,
+    LARGE = 100000, /* octets of a response beyond a window */
     ROUND_MS = 400,
     WANT_READ = 2, /* SSL_ERROR_... */
     ZERO_RETURN = 6
@@ -46,6 +48,7 @@ typedef struct {
     int number;
     uint32_t carrier;
     char path[PATH_CAP];
+    size_t left; /* of a large body whose beginning is sent */
 } job;
 
 typedef struct {
@@ -63,6 +66,11 @@ typedef struct {
     h2_connection h2;
     char paths[64][PATH_CAP]; /* of requests whose bodies come, by id */
     size_t nbody[64];         /* how much of them has come */
+    struct {
+        uint32_t id;
+        char path[PATH_CAP];
+        size_t left; /* octets of the body */
+    } answers[256];  /* more than a client asks for */
 } outsider;
 
 static lane set;
@@ -75,20 +83,29 @@ static struct sockaddr_in address;
 static pthread_mutex_t leadership = PTHREAD_MUTEX_INITIALIZER;
 static job_queue for_workers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static job_queue for_main = {.lock = PTHREAD_MUTEX_INITIALIZER};
-static outsider outsiders[FDS];                    /* the main thread's */
-static int is_short;                               /* this round: of memory */
-static int is_wild;                                /* this round */
+static char large[LARGE];
+static int kept[CONNS];         /* numbers whose bodies the lane has; atomic */
+static outsider outsiders[FDS]; /* the main thread's */
+static int is_short;            /* this round: of memory */
+static int is_wild;             /* this round */
 static int clients_stop, workers_stop, is_closing; /* atomic */
 static int nclients; /* that have not ended; atomic */
 static unsigned long nanswers, nleft, nshaken, nbodies; /* nanswers: atomic */
 static void *client_ctx;
 
-static void push(job_queue *queue, int number, uint32_t of, const char *path)
+static int is_large(const char *path)
+{
+    return path[1] == 'l';
+}
+
+static void push(job_queue *queue, int number, uint32_t of, const char *path,
+                 size_t left)
 {
     pthread_mutex_lock(&queue->lock);
     require(queue->len < QUEUE_CAP, "a number has one request at a time");
     queue->jobs[queue->len].number = number;
     queue->jobs[queue->len].carrier = of;
+    queue->jobs[queue->len].left = left;
     snprintf(queue->jobs[queue->len++].path, PATH_CAP, "%s", path);
     pthread_mutex_unlock(&queue->lock);
 }
@@ -109,6 +126,33 @@ static int pop(job_queue *queue, job *found)
 
 static const char head[] = "HTTP/1.1 200 OK\r\n\r\n";
 
+/* Returns whether it is answered, or will be. */
+static int keep_large(int number)
+{
+    int result;
+
+    __atomic_store_n(&kept[number], 1, __ATOMIC_RELAXED); /* first */
+    result = lane_keep(&set, number, head, sizeof head - 1, large, LARGE);
+    if (result == 0)
+        return 1;
+    __atomic_store_n(&kept[number], 0, __ATOMIC_RELAXED);
+    if (result == LANE_UNSENT)
+        return 0;
+    lane_reply(&set, number, NULL, 0, NULL, 0, 1);
+    return 1;
+}
+
+static void end_large(const lane_arrival *arrival)
+{
+    uint32_t of = (uint32_t)lane_carrier_of(&set, arrival->fd);
+
+    __atomic_store_n(&kept[arrival->fd], 0, __ATOMIC_RELAXED);
+    if (arrival->consumed != PUMP_LATE)
+        lane_reply(&set, arrival->fd, NULL, 0, NULL, 0, 1);
+    else if (lane_release(&set, arrival->fd))
+        push(&for_main, arrival->fd, of, "/l", arrival->content_length);
+}
+
 static void answer(const job *request, unsigned *seed)
 {
     uint32_t len = (uint32_t)strlen(request->path);
@@ -118,7 +162,10 @@ static void answer(const job *request, unsigned *seed)
         nap(roll(seed, 400));
     if (roll(seed, 8) == 0)
         lane_has_left(&set, request->number);
-    if (request->carrier == 0 || roll(seed, 16) > 0) {
+    if (is_large(request->path)) {
+        if (keep_large(request->number))
+            return;
+    } else if (request->carrier == 0 || roll(seed, 16) > 0) {
         took = lane_reply(&set, request->number, head, sizeof head - 1,
                           request->path, len, 1);
         if (took == whole || took == LANE_LOST)
@@ -127,7 +174,7 @@ static void answer(const job *request, unsigned *seed)
     /* Now and then also one that the lane would take. */
     if (lane_release(&set, request->number))
         push(&for_main, request->number, request->carrier,
-             request->carrier != 0 ? request->path : "");
+             request->carrier != 0 ? request->path : "", 0);
 }
 
 /* A body is its request's path, again and again. */
@@ -145,7 +192,9 @@ static void take(const lane_arrival *arrival)
         nshaken++;
         lane_begin(&set, arrival->fd, 1);
     } else if (arrival->kind == LANE_LEFT) {
-        push(&for_main, arrival->fd, arrival->carrier, "");
+        push(&for_main, arrival->fd, arrival->carrier, "", 0);
+    } else if (arrival->kind == LANE_ENDED) {
+        end_large(arrival);
     } else {
         require(arrival->kind == LANE_WHOLE, "a body comes with its head");
         while (strcmp(p, "PATH_INFO") != 0)
@@ -154,7 +203,7 @@ static void take(const lane_arrival *arrival)
         check_body(p, input + arrival->input_off + arrival->consumed,
                    (size_t)arrival->content_length);
         nbodies += arrival->content_length > 0;
-        push(&for_workers, arrival->fd, arrival->carrier, p);
+        push(&for_workers, arrival->fd, arrival->carrier, p, 0);
     }
 }
 
@@ -206,6 +255,7 @@ typedef struct {
         uint32_t id; /* 0: none */
         char path[PATH_CAP];
         size_t sent, len; /* of the body; sent: or more */
+        size_t got;       /* of a large response */
     } open[MOST_STREAMS];
 } client;
 
@@ -238,11 +288,13 @@ static void put_request(client *self, unsigned i)
 {
     unsigned char block[PATH_CAP + 8] = {0x82, 0x87, 0x01, 1, 'a', 0x04};
     int has_body = roll(&self->seed, 3) == 0;
-    int len = snprintf((char *)block + 7, PATH_CAP, "/%u-%u", self->number,
+    int len = snprintf((char *)block + 7, PATH_CAP, "/%s%u-%u",
+                       roll(&self->seed, 8) == 0 ? "l" : "", self->number,
                        ++self->nsent);
 
     block[6] = (unsigned char)len;
     self->open[i].id = self->next_id;
+    self->open[i].got = 0;
     memcpy(self->open[i].path, block + 7, (size_t)len + 1);
     block[0] = has_body ? 0x83 : 0x82;
     put_frame(self, 1, has_body ? 4 : 5, self->next_id, block,
@@ -311,6 +363,39 @@ static int count_open(const client *self)
     return count;
 }
 
+/* RFC 9113 6.9: room for as much again. */
+static void give_room(client *self, uint32_t id, size_t len)
+{
+    unsigned char count[4] = {0, 0, (unsigned char)(len >> 8),
+                              (unsigned char)len};
+
+    if (len > 0)
+        put_frame(self, 8, 0, id, count, 4);
+}
+
+/* The body of the response to a request for this path. */
+static const char *body_of(const char *path, size_t *len)
+{
+    *len = is_large(path) ? LARGE : strlen(path);
+    return is_large(path) ? large : path;
+}
+
+/* Returns whether the response is over. */
+static int take_data(client *self, unsigned i, const unsigned char *at,
+                     size_t len)
+{
+    size_t got = self->open[i].got, whole;
+    const char *body = body_of(self->open[i].path, &whole);
+
+    require(got + len <= whole && memcmp(at + 9, body + got, len) == 0 &&
+                (at[4] & 1) == (got + len == whole),
+            "a stream gets its own response");
+    self->open[i].got += len;
+    if (got + len < whole)
+        give_room(self, self->open[i].id, len);
+    return got + len == whole;
+}
+
 static void take_frame(client *self, const unsigned char *at, size_t len)
 {
     uint32_t id = (uint32_t)at[7] << 8 | at[8];
@@ -320,14 +405,14 @@ static void take_frame(client *self, const unsigned char *at, size_t len)
     if (at[3] == 4 && (at[4] & 1) == 0)
         put_frame(self, 4, 1, 0, NULL, 0);
     self->is_ending |= at[3] == 7;
+    if (at[3] == 0)
+        give_room(self, 0, len);
     for (unsigned i = 0; i < MOST_STREAMS; i++) {
         if (at[3] == 7 && at[9] == 0 &&
             self->open[i].id > ((uint32_t)at[11] << 8 | at[12])) {
             self->open[i].id = 0; /* the server will not answer it */
-        } else if (at[3] == 0 && self->open[i].id == id) {
-            require(len == strlen(self->open[i].path) && at[4] == 1 &&
-                        memcmp(at + 9, self->open[i].path, len) == 0,
-                    "a stream gets its own response");
+        } else if (at[3] == 0 && self->open[i].id == id &&
+                   take_data(self, i, at, len)) {
             self->open[i].id = 0;
             __atomic_add_fetch(&nanswers, 1, __ATOMIC_RELAXED);
         }
@@ -360,7 +445,7 @@ static int receive_some(client *self)
     }
     self->in_len -= at;
     memmove(self->in, self->in + at, self->in_len);
-    return self->is_ending || send_out(self);
+    return (self->is_ending && count_open(self) == 0) || send_out(self);
 }
 
 /* One connection of HTTP/2. */
@@ -496,10 +581,30 @@ static void send_all(outsider *at)
     }
 }
 
-static void send_answer(outsider *at, uint32_t id, const char *path)
+static void send_body(outsider *at, unsigned i)
 {
-    h2_send(&at->h2, id, head, sizeof head - 1, path, strlen(path),
-            H2_END_STREAM);
+    size_t whole, left = at->answers[i].left;
+    const char *body = body_of(at->answers[i].path, &whole);
+    long n = h2_send(&at->h2, at->answers[i].id, NULL, 0, body + whole - left,
+                     left, H2_END_STREAM);
+
+    at->answers[i].left = n < 0 ? 0 : left - (size_t)n;
+}
+
+/* left: of a body whose beginning is sent; else 0. */
+static void send_answer(outsider *at, uint32_t id, const char *path,
+                        size_t left)
+{
+    unsigned i = id / 2 % 256;
+
+    if (left == 0) {
+        body_of(path, &left);
+        h2_send(&at->h2, id, head, sizeof head - 1, NULL, 0, 0);
+    }
+    at->answers[i].id = id;
+    at->answers[i].left = left;
+    snprintf(at->answers[i].path, PATH_CAP, "%s", path);
+    send_body(at, i);
 }
 
 static void act(outsider *at, const h2_event *event, const char *text)
@@ -516,7 +621,7 @@ static void act(outsider *at, const h2_event *event, const char *text)
                 "a stream has its own body");
     if ((event->kind == H2_REQUEST || event->kind == H2_DATA) &&
         event->flags & H2_END_STREAM)
-        send_answer(at, event->stream, path);
+        send_answer(at, event->stream, path, 0);
     at->is_over |= event->kind == H2_FAILED;
 }
 
@@ -566,7 +671,11 @@ static void serve_outsiders(void)
                                   &is_full)) > 0)
             receive_octets(at, octets, (size_t)got);
         at->is_over |= got == 0 || errno != EAGAIN;
-        if (at->h2.out_len > 0)
+        at->is_over |= at->h2.state == H2_OVER; /* no memory */
+        for (unsigned k = 0; k < 256 && at->h2.out_len < LARGE; k++)
+            if (at->answers[k].left > 0)
+                send_body(at, k);
+        if (at->h2.out_len > 0 || tls_out_len(at->session) > 0)
             send_all(at);
         if (at->is_over)
             close_outsider(at);
@@ -647,7 +756,7 @@ static void take_jobs(void)
             uint32_t id = lane_take_stream(&set, found.number);
 
             if (at != NULL)
-                send_answer(at, id, found.path);
+                send_answer(at, id, found.path, found.left);
         }
     }
 }
@@ -793,6 +902,11 @@ static void run_round(unsigned *seed)
         lane_close(&set);
         close(listener.fd);
     }
+    for (int number = 0; number < CONNS; number++) {
+        if (kept[number])
+            lane_reply(&set, number, NULL, 0, NULL, 0, 1);
+        kept[number] = 0;
+    }
     check_end();
 }
 
@@ -808,6 +922,8 @@ int main(int argc, char **argv)
         return 0;
     }
     open_server();
+    for (unsigned i = 0; i < LARGE; i++)
+        large[i] = (char)(i * 7 + (i >> 8));
     client_ctx = tls_lib.SSL_CTX_new(client_lib.TLS_client_method());
     require(client_ctx != NULL, "there is memory");
     before = count_descriptors();

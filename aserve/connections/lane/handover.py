@@ -26,7 +26,7 @@ from ..accepting.preface import Beginning, begin
 from ..accepting.tls_transport import TLSTransport
 from ..carrier import Carrier
 from ..connection import Connection, drop_exchange
-from ..loop.pump import Pump
+from ..loop.pump import Large, Pump
 from ..loop.wire_loop import LoopWire
 from ..service import Service
 from ..wire_log import tell
@@ -124,10 +124,11 @@ class Handovers:
         self._memory = memory  # kept as long as a hanging app may return with a reply
         self.executor = executor
         self.pump = pump  # sends large bodies of connections that stay; None: the event loop does
+        self.kept: dict[int, Large] = {}  # responses that the lane sends on streams, by their numbers
         self._loop = loop
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._carriers: dict[int, asyncio.Task[Carrier | None]] = {}  # that have left, by their numbers in the lane
-        self._is_over = False
+        self.is_over = False
 
     # --- called from a worker (with --threads 0: on the event loop) ---
 
@@ -157,6 +158,14 @@ class Handovers:
     def begin_stream(self, number: int, head: bytes, body: bytes = b"") -> None:
         """Hand over a stream that the lane has released, by its request, which no thread has begun; `head` empty: nobody waits for an answer."""
         self.executor.post(self._begin_task, self._carry_new(number, head, body), None)
+
+    # --- called by the leader, or on the event loop ---
+
+    def on_ended(self, number: int, outcome: int, unsent_bytes: int) -> None:
+        """End a response that the lane has kept, unless it has ended: see LANE_ENDED."""
+        large = self.kept.pop(number, None)
+        if large is not None:
+            cast(Any, large.wire).end_kept(large, outcome, unsent_bytes)
 
     # --- called on the event loop ---
 
@@ -215,7 +224,7 @@ class Handovers:
             logger.info(LOST_ON_ITS_WAY, connection.service.name, lost)
             carrier.connection_lost(lost)
             return None
-        if self._is_over:
+        if self.is_over:
             carrier.abort()
         return carrier
 
@@ -226,7 +235,7 @@ class Handovers:
     async def _finish_handshake(self, fd: int, service: Service, seconds: int) -> None:
         session = lib.lane_take_session(self.set, fd)
         transport = TLSTransport.shaking(service, OwnSession(session) if session != ffi.NULL else None, seconds)
-        if await self._connect(fd, transport) is None and self._is_over:
+        if await self._connect(fd, transport) is None and self.is_over:
             transport.abort()
 
     async def _connect(self, fd: int, protocol: asyncio.Protocol) -> OSError | None:
@@ -268,7 +277,7 @@ class Handovers:
                 self._lose(wire.connection)
             if on_ready is not None:
                 on_ready(cast("LoopWire | None", made))  # it comes with an exchange, which a Beginning has not
-        if self._is_over and made is not None:
+        if self.is_over and made is not None:
             made.abort()
 
     def _lose(self, connection: Connection) -> None:
@@ -278,6 +287,12 @@ class Handovers:
             exchange.end = CLIENT_GONE if exchange.end == ANSWERED else exchange.end
             connection.service.lost.add(exchange)
 
+    def end_kept(self) -> None:
+        """End the responses that the lane has kept; it is closed."""
+        for number, large in self.kept.copy().items():
+            if large.is_kept:  # otherwise its worker finds out
+                self.on_ended(number, lib.PUMP_GONE, 0)
+
     def close(self) -> None:
         """Close connections that are on their way as soon as they arrive: the server stops."""
-        self._is_over = True
+        self.is_over = True

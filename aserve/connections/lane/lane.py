@@ -301,6 +301,7 @@ class Lane:
         self.handovers.close()
         self.services[0].lost.update(self.exchanges)
         lib.lane_close(self.set)
+        self.handovers.end_kept()
         if self.pump is not None:
             self.pump.close()
 
@@ -512,6 +513,9 @@ class Lane:
                 self.handovers.begin_carrier(arrival.carrier)
             else:
                 self._hand_over(arrival, octets)
+            return
+        if kind == lib.LANE_ENDED:
+            self.handovers.on_ended(fd, arrival.consumed, arrival.content_length)
             return
         upload = self._uploads.get(fd)
         if upload is None:

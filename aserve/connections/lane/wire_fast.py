@@ -18,11 +18,11 @@ from ...core.exchange import CLIENT_GONE, Exchange
 from ...wsgi import FileResponse, Reply
 from ..carrier import IN_LANE, StreamConnection
 from ..connection import Connection, discard_reply, drop_exchange
+from ..loop.pump import Large
 from ..loop.sender import keep_rest
 from .handover import Handover, Handovers
 
 if TYPE_CHECKING:
-    from ..loop.pump import Large
     from ..loop.wire_loop import LoopWire
 
 # A response up to this size mostly fits a socket's buffer (208 KiB on Linux).
@@ -31,6 +31,7 @@ REPLY_BYTES = 1 << 17
 _reply = lib.lane_reply
 # The results if the client is gone, and if it had left before all was sent.
 LOST, LATE = lib.LANE_LOST, lib.LANE_LATE
+UNSENT = lib.LANE_UNSENT
 HELD = lib.LANE_HELD  # all is taken, but a session of TLS has records that the socket has not
 
 
@@ -84,8 +85,6 @@ class FastWire:
         pump = self._handovers.pump
         if pump is None or self._handover is not None or type(reply) not in (tuple, FileResponse):
             return False
-        if exchange.connection.is_stream:
-            return False  # the event loop makes frames of it
         return pump.take(self, exchange, cast(Any, reply))
 
     def send(self, exchange: Exchange, octets: bytes) -> None:
@@ -251,6 +250,55 @@ class StreamWire(FastWire):
     """The same below a stream of HTTP/2; `fd` is its number."""
 
     __slots__ = ()
+
+    # --- called from a worker ---
+
+    def _reply_large(self, exchange: Exchange, reply: Reply) -> bool:
+        """Let the lane send a body in memory as the client makes room; False: the event loop makes frames of the reply."""
+        handovers = self._handovers
+        if self._handover is not None or type(reply) is not tuple or not reply[1]:
+            return False
+        head, body = cast("tuple[bytes, bytes]", reply)
+        large = Large(self, exchange, (head, body), exchange.connection.service.budgets, cast(Any, handovers.executor))
+        if not large.reserve():
+            return False
+        large.pins = ffi.from_buffer(body)
+        number, exchange.connection.exchange = self.fd, exchange
+        handovers.kept[number] = large  # now: the end may come before the call returns
+        result = lib.lane_keep(handovers.set, number, head, len(head), large.pins, len(body))
+        large.is_kept = not result
+        if large.is_kept and not handovers.is_over:
+            return True
+        if handovers.kept.pop(number, None) is None:
+            return True  # it has ended
+        if result == UNSENT:
+            large.close()
+            return False
+        self.end_kept(large, lib.PUMP_SENT if result > 0 else lib.PUMP_GONE, 0)
+        return True
+
+    def leave_lane_with(self, exchange: Exchange, *rest: bytes | memoryview) -> None:
+        """Send a whole response, of which nothing is sent, as the client makes room; see FastWire for any other."""
+        head, end, body = cast(bytes, rest[0]).partition(b"\r\n\r\n")  # with a small body, or of C with any
+        if not self._reply_large(exchange, (head + end, cast(bytes, body or (*rest, b"")[1]))):
+            super().leave_lane_with(exchange, *rest)
+
+    # --- called from a worker, or by the leader ---
+
+    def end_kept(self, large: Large, outcome: int, unsent_bytes: int) -> None:
+        """End the exchange whose response the lane has sent; or let the event loop send the rest, as the client is slow."""
+        exchange, body = large.exchange, cast(bytes, large.reply[1])
+        if outcome == lib.PUMP_LATE:
+            cast(StreamConnection, exchange.connection).unsent_bytes = unsent_bytes
+            self.go_on_large(large, (b"", memoryview(body)[len(body) - unsent_bytes :]))
+            return
+        if outcome == lib.PUMP_GONE:
+            exchange.end = CLIENT_GONE
+            exchange.connection.service.lost.discard(exchange)
+        large.close()
+        self.end_large(exchange)
+
+    # --- called on the event loop, or by the leader ---
 
     @property
     def has_left(self) -> bool:

@@ -66,7 +66,7 @@ class PumpedWire(Protocol):
 class Large:
     """A response with a large body, in memory or in a file, counted in the budgets until the close."""
 
-    __slots__ = ("_budgets", "_executor", "exchange", "pins", "reply", "wire")
+    __slots__ = ("_budgets", "_executor", "exchange", "is_kept", "pins", "reply", "wire")
 
     def __init__(
         self, wire: PumpedWire, exchange: Exchange, reply: tuple[bytes, bytes] | FileResponse, budgets: Budgets,
@@ -75,6 +75,7 @@ class Large:
         """`reply`: a head and a body, or a head and a file."""
         self.wire, self.exchange, self.reply = wire, exchange, reply
         self.pins: Any = None  # the memory read by C
+        self.is_kept = False  # by the lane, on a stream
         self._budgets, self._executor = budgets, executor
 
     def reserve(self) -> bool:

@@ -182,6 +182,8 @@ class Session(Carrier):
         stream = self._new_stream(stream_id, wire, StreamRequest(self._scratch, True))
         stream.has_no_body = exchange.method_and_target.startswith("HEAD ")
         stream.begin()
+        if connection.unsent_bytes is not None:
+            stream.go_on(connection.unsent_bytes)
         if self._frames.room(stream_id) == http2.GONE:
             self.leave(stream)
         self._calls.go_on_soon()

@@ -92,6 +92,11 @@ class StreamTransport(asyncio.Transport):
         if self.request.is_ended and self.request.asks_websocket:
             self.wire.eof_received()
 
+    def go_on(self, unsent_bytes: int) -> None:
+        """Expect the rest of a response whose head is sent."""
+        self._transition(Event.FINAL_HEAD)
+        self._left = unsent_bytes
+
     def receive(self, data: bytes, is_last: bool) -> None:
         """Pass on octets of the request's body, or of a WebSocket."""
         self.request.is_ended = is_last

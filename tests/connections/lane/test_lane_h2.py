@@ -2,8 +2,10 @@
 
 import contextlib
 import ssl
+from types import SimpleNamespace
 
 import h2.events
+import h2.settings
 import pytest
 from harness import apps
 from harness.http2 import request
@@ -14,17 +16,16 @@ from aserve._cparsers import lib
 from aserve.features.http2.calls import RETURN_COUNT
 
 pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
-LARGE = b"x" * 200_000  # beyond a client's first window, and beyond a response of one write
 
 
 def app(environ, start_response):
-    """Answer with the path, the body, or more than a window takes."""
+    """Answer with the path, or with the body."""
     path = environ["PATH_INFO"]
     body = environ["wsgi.input"].read()
     start_response("200 OK", [("Content-Type", "text/plain")])
     if path == "/pieces":
         return iter([b"a", b"b"])
-    return [LARGE if path == "/large" else body or f"{path} {environ['SERVER_PROTOCOL']}".encode()]
+    return [body or f"{path} {environ['SERVER_PROTOCOL']}".encode()]
 
 
 @pytest.fixture(params=["auto", "off"])
@@ -67,21 +68,158 @@ def test_requests_without_a_body_are_answered_in_the_lane(serve):
     assert not server.call(lambda: len(server.server._listening.connections))  # none on the event loop
 
 
-@pytest.mark.parametrize("path", [b"/large", b"/pieces"])
-def test_a_response_that_the_lane_cannot_send_takes_the_connection_along(serve, path):
+def test_a_response_that_the_lane_cannot_send_takes_the_connection_along(serve):
     """The requests beside it, and those that follow, are answered, too."""
     server, client = serve(app)
-    asked = [client.ask(request(b"GET", each)) for each in (b"/1", path, b"/2")]
-    assert answers(client, asked) == [b"/1 HTTP/2.0", LARGE if path == b"/large" else b"ab", b"/2 HTTP/2.0"]
+    asked = [client.ask(request(b"GET", each)) for each in (b"/1", b"/pieces", b"/2")]
+    assert answers(client, asked) == [b"/1 HTTP/2.0", b"ab", b"/2 HTTP/2.0"]
     assert answers(client, [client.ask(request(b"GET", b"/3"))]) == [b"/3 HTTP/2.0"]
     assert server.call(lambda: len(server.server._listening.connections)) == 1
 
 
+# Large responses
+
+
+def counted_bytes(server):
+    """Return the octets that --response-memory counts."""
+    return server.call(lambda: lane_of(server).services[0].budgets.memory.count)
+
+
+def is_in_lane(server):
+    """Return whether the connection is the lane's."""
+    return server.call(lambda: lane_of(server).count == 1 and not server.server._listening.connections)
+
+
+def body_of(size):
+    """Return octets of which each has its place."""
+    return b"".join(b"%07d " % number for number in range(size // 8 + 1))[:size]
+
+
+def sized(environ, start_response):
+    """Answer with as many octets as the path says."""
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [body_of(int(environ["PATH_INFO"][1:]))]
+
+
+def test_large_responses_stay_in_the_lane(serve):
+    """Each body comes whole and in order, on both sides of what one write sends, beside small ones and behind each other."""
+    server, client = serve(sized)
+    server.hold_clock()
+    for sizes in ([70_000], [200_000], [5, 100_000, 65_535, 1_000_000, 65_536, 2, 300_000], [0, 131_072, 131_073]):
+        asked = [client.ask(request(b"GET", b"/%d" % size)) for size in sizes]
+        assert answers(client, asked) == [body_of(size) for size in sizes]
+        assert is_in_lane(server) and counted_bytes(server) == 0
+    client.ask(request(b"HEAD", b"/1000000"))
+    assert answers(client, [client.ask(request(b"GET", b"/1"))]) == [b"0"]
+    assert is_in_lane(server)
+
+
+def test_a_large_response_to_a_window_that_takes_all(serve):
+    """The lane sends as the client reads; nothing waits for an update of a window."""
+    server, client = serve(sized)
+    server.hold_clock()
+    client.frames.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 1 << 24})
+    client.frames.increment_flow_control_window(1 << 24)
+    for size in (131_073, 8_000_000):
+        asked = client.ask(request(b"GET", b"/%d" % size))
+        while not client.streams[asked].is_over:
+            client.receive()
+        assert client.streams[asked].body == body_of(size)
+    assert is_in_lane(server) and counted_bytes(server) == 0
+
+
+def test_small_responses_behind_a_client_that_does_not_read(serve):
+    """They wait in the lane, as the large one does, and come when the client reads."""
+    server, client = serve(sized)
+    server.hold_clock()
+    client.frames.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 1 << 26})
+    client.frames.increment_flow_control_window(1 << 26)
+    sizes = [30_000_000, *[20_000] * 20]
+    asked = [client.ask(request(b"GET", b"/%d" % size)) for size in sizes]
+    wait_until(lambda: server.call(lambda: lane_of(server).request_count) == len(sizes))
+    while not all(client.streams[each].is_over for each in asked):
+        client.receive()
+    assert [bytes(client.streams[each].body) for each in asked] == [body_of(size) for size in sizes]
+    wait_until(lambda: counted_bytes(server) == 0)
+
+
+def test_a_client_that_resets_a_large_response_frees_it(serve):
+    """Its body is not counted any more, the response beside it goes on, and the connection stays."""
+    server, client = serve(sized)
+    server.hold_clock()
+    left, stays = (client.ask(request(b"GET", b"/%d" % size)) for size in (200_000, 300_000))
+    wait_until(lambda: counted_bytes(server) == 500_000)
+    client.frames.reset_stream(left)
+    client.frames.increment_flow_control_window(1 << 20)
+    client.flush()
+    wait_until(lambda: counted_bytes(server) == 300_000)
+    assert answers(client, [stays]) == [body_of(300_000)]
+    assert is_in_lane(server)
+
+
+def test_a_client_that_leaves_within_a_large_response(serve):
+    """The response is not counted any more, and nothing is left of the connection."""
+    server, client = serve(sized)
+    client.ask(request(b"GET", b"/200000"))
+    wait_until(lambda: counted_bytes(server) == 200_000)
+    client.close()
+    wait_until(lambda: counted_bytes(server) == 0 and server.call(lambda: lane_of(server).count) == 0)
+    wait_until(lambda: not server.call(lambda: len(server.server._listening.connections)))
+
+
+def test_a_slow_client_of_large_responses_is_the_event_loop_s(serve):
+    """The event loop sends the rest of each, and --write-timeout begins; the connection returns when all is quick again."""
+    server, client = serve(lambda environ, start: (app if environ["PATH_INFO"] == "/" else sized)(environ, start))
+    sizes = (200_000, 100_000, 300_000)
+    asked = [client.ask(request(b"GET", b"/%d" % size)) for size in sizes]
+    wait_until(lambda: counted_bytes(server) == sum(sizes))
+    server.pass_seconds_until(lambda: server.call(lambda: len(server.server._listening.connections) > len(sizes)))
+    assert answers(client, asked) == [body_of(size) for size in sizes]
+    for _ in range(RETURN_COUNT):
+        assert answers(client, [client.ask(request(b"GET", b"/"))]) == [b"/ HTTP/2.0"]
+    wait_until(lambda: is_in_lane(server))
+
+
+def test_a_client_that_makes_no_room_is_cut_off(serve):
+    """--write-timeout holds, whoever has begun the response."""
+    server, client = serve(sized, write_seconds=5)
+    asked = client.ask(request(b"GET", b"/200000"))
+    wait_until(lambda: counted_bytes(server) == 200_000)
+    server.pass_seconds_until(lambda: counted_bytes(server) == 0)
+    while not client.streams[asked].is_over:
+        client.receive()
+    assert client.streams[asked].reset_code is not None
+
+
+def test_a_drain_waits_for_large_responses(serve):
+    """The client gets all of the response, and then the end."""
+    server, client = serve(sized)
+    asked = client.ask(request(b"GET", b"/200000"))
+    wait_until(lambda: counted_bytes(server) == 200_000)
+    server.begin_drain()
+    assert answers(client, [asked]) == [body_of(200_000)]
+    client.recv_to_end()
+
+
+def test_a_lane_that_closes_ends_large_responses(serve):
+    """Their clients are gone, as far as the log can tell, and nothing is counted."""
+    server, client = serve(sized)
+    server.hold_clock()
+    client.ask(request(b"GET", b"/200000"))
+    wait_until(lambda: server.call(lambda: any(large.is_kept for large in lane_of(server).handovers.kept.values())))
+    kept = lane_of(server).handovers.kept
+    kept[1] = SimpleNamespace(is_kept=False)  # whose worker is inside the call
+    server.call(lambda: lane_of(server).handovers.end_kept())
+    assert list(kept) == [1] and kept.pop(1)
+    assert counted_bytes(server) == 0
+    client.close()
+
+
 def test_a_stream_that_leaves_keeps_its_urgency(serve):
-    """The event loop sends the rest of an urgent response first."""
-    server, client = serve(app)
-    asked = [client.ask(request(b"GET", b"/large", (b"priority", value))) for value in (b"u=7", b"u=1", b"u=2")]
-    wait_until(lambda: server.statistics().responses_unsent_bytes == 3 * len(LARGE) - 65_535)
+    """The rest of an urgent response is sent first, by the lane or by the event loop."""
+    server, client = serve(sized)
+    asked = [client.ask(request(b"GET", b"/200000", (b"priority", value))) for value in (b"u=7", b"u=1", b"u=2")]
+    wait_until(lambda: counted_bytes(server) == 600_000)
     order: list[int] = []
     client._on_event = lambda event: order.append(event.stream_id) if getattr(event, "data", b"") else None
     for number in asked:

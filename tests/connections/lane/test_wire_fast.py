@@ -94,6 +94,90 @@ def test_a_response_that_is_sent_in_part(wired, reply, sent):
     assert b"".join(handovers.rests[0]) == b"okbody"[max(sent, 0) :] and connection.exchange is exchange
 
 
+class FakeMemory:
+    """A budget for octets with room, or without."""
+
+    def __init__(self, has_room=True):
+        self.has_room, self.counted = has_room, 0
+
+    def reserve_body(self, body):
+        self.counted += len(body) * self.has_room
+        return self.has_room
+
+    def release_body(self, body):
+        self.counted -= len(body)
+
+
+@pytest.fixture
+def stream(wired):
+    """stream(result, has_room, meanwhile) -> a wire of a stream with its exchange, handovers, and budget; lane_keep calls `meanwhile`."""
+
+    def make(result, has_room=True, meanwhile=lambda handovers: None):
+        handovers = FakeHandovers()
+        handovers.kept, handovers.is_over = {}, False
+        connection, exchange, lane = wired(handovers, sent=0)
+        memory = connection.service.budgets = SimpleNamespace(memory=FakeMemory(has_room))
+        connection.wire = wire_fast.StreamWire(handovers, 99)
+
+        def keep(set, number, head, head_size, body, size):
+            assert (head, head_size, size, bytes(ffi.buffer(body))) == (b"ok\r\n\r\n", 6, 4, b"body")
+            meanwhile(handovers)
+            return result
+
+        vars(lane).update(lane_keep=keep, PUMP_SENT=lib.PUMP_SENT, PUMP_GONE=lib.PUMP_GONE, PUMP_LATE=lib.PUMP_LATE)
+        return connection.wire, exchange, handovers, memory.memory
+
+    return make
+
+
+REPLIES = pytest.mark.parametrize("reply", [b"ok\r\n\r\nbody", (b"ok\r\n\r\n", b"body")], ids=["piece", "large"])
+
+
+@REPLIES
+@pytest.mark.parametrize("result", [0, 1, lib.LANE_LOST])
+def test_a_response_that_the_lane_keeps(stream, reply, result):
+    """The exchange ends with the response, and the budget counts the body until then."""
+    wire, exchange, handovers, memory = stream(result)
+    assert not wire.reply(exchange, reply)
+    assert (exchange.connection.exchange is exchange) == (99 in handovers.kept) == (result == 0)
+    assert memory.counted == 4 * (result == 0) and handovers.rests == []
+    assert exchange.end == (CLIENT_GONE if result == lib.LANE_LOST else ANSWERED)
+
+
+@REPLIES
+@pytest.mark.parametrize(("result", "has_room"), [(lib.LANE_UNSENT, True), (0, False)])
+def test_a_response_that_the_lane_does_not_keep(stream, reply, result, has_room):
+    """The event loop sends all of the response, as the connection has left the lane, or there is no memory."""
+    wire, exchange, handovers, memory = stream(result, has_room)
+    assert not wire.reply(exchange, reply)
+    assert b"".join(handovers.rests[0]) == b"ok\r\n\r\nbody"
+    assert memory.counted == 0 and not handovers.kept
+
+
+def test_a_head_alone_is_not_kept(stream):
+    """The event loop sends what has no body."""
+    wire, exchange, handovers, _ = stream(0)
+    assert not wire.reply(exchange, b"ok\r\n\r\n")
+    assert b"".join(handovers.rests[0]) == b"ok\r\n\r\n" and not handovers.kept
+
+
+def test_a_response_that_ends_as_the_lane_takes_it(stream):
+    """Whoever has ended the response has ended the exchange."""
+    ended = []
+    wire, exchange, handovers, _ = stream(0, meanwhile=lambda handovers: ended.append(handovers.kept.pop(99)))
+    handovers.is_over = True
+    assert not wire.reply(exchange, (b"ok\r\n\r\n", b"body"))
+    assert ended[0].exchange is exchange and exchange.connection.exchange is exchange
+
+
+def test_a_response_that_is_kept_as_the_lane_closes(stream):
+    """Its client is gone, and nobody else ends the exchange."""
+    wire, exchange, handovers, memory = stream(0)
+    handovers.is_over = True
+    assert not wire.reply(exchange, (b"ok\r\n\r\n", b"body"))
+    assert exchange.end == CLIENT_GONE and memory.counted == 0 and not handovers.kept
+
+
 def test_a_large_body_is_not_copied(wired):
     """The rest of a large body is a part of the app's own object."""
     body, handovers = bytes(100_000), FakeHandovers()
