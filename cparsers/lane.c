@@ -130,7 +130,6 @@ static uint32_t poll_once(lane *set, int timeout_ms, int nshakes,
         flush_carriers(set);
     nevents = epoll_wait(set->epoll_fd, events, MAX_EVENTS,
                          has_ended(set) ? 0 : timeout_ms);
-    __atomic_store_n(&set->is_waiting, 0, __ATOMIC_RELAXED);
     *is_woken = nevents < 0; /* a signal: the caller looks for its work */
     for (int i = 0; i < nevents; i++) {
         int key = events[i].data.fd;
@@ -177,14 +176,17 @@ int lane_poll(lane *set, int timeout_ms)
         n = poll_once(set, timeout_ms, MOST_SHAKES, &is_woken);
     while (n == 0 && !is_woken && timeout_ms < 0 &&
            (set->board != NULL || set->sessions != NULL));
+    __atomic_store_n(&set->is_waiting, 0, __ATOMIC_RELAXED);
     return (int)n;
 }
 
 int lane_look(lane *set)
 {
     int is_woken = 0;
+    uint32_t n = poll_once(set, 0, 0, &is_woken);
 
-    return (int)poll_once(set, 0, 0, &is_woken);
+    __atomic_store_n(&set->is_waiting, 0, __ATOMIC_RELAXED);
+    return (int)n;
 }
 
 void lane_watch(lane *set)

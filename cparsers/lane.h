@@ -181,7 +181,7 @@ typedef struct {
     int32_t rest_fd; /* readable when lane.is_resting is over */
     /* set by lane_poll */
     uint64_t nrequests;  /* WHOLE and DONE, since lane_open; atomic */
-    uint32_t is_waiting; /* 1: until an event comes; atomic */
+    uint32_t is_waiting; /* 1: in lane_poll or lane_look; atomic */
     uint32_t vars_len;   /* octets written to vars */
     uint32_t nfull;      /* how often accepting stopped at max_conns, */
     uint32_t nshort;     /* and for lack of descriptors or memory; atomic */
