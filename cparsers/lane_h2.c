@@ -310,7 +310,7 @@ static void tell_half(const half *each, lane_remains *remains)
     remains->text_len = each->len;
     remains->text = each->octets;
     remains->events[0] = (h2_event){
-        H2_REQUEST, each->stream, each->flags, 0, {head, body - head}};
+        H2_REQUEST, each->stream, each->flags, 1, {head, body - head}};
     remains->events[1] = (h2_event){
         H2_DATA, each->stream, 0, each->counted, {body, each->len - body}};
 }

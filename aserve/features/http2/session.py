@@ -193,7 +193,7 @@ class Session(Carrier):
         """See Carrier."""
         if not self.is_closed:
             flags = http2.IS_HEAD * head.startswith(b"HEAD ") | http2.END_STREAM * (not body)
-            events = [(http2.REQUEST, stream_id, flags, 0, head), (http2.DATA, stream_id, http2.END_STREAM, 0, body)]
+            events = [(http2.REQUEST, stream_id, flags, 1, head), (http2.DATA, stream_id, http2.END_STREAM, 0, body)]
             self.take(events[: 1 + bool(body)])
 
     # --- called by the server ---
@@ -246,9 +246,9 @@ class Session(Carrier):
 
     # Requests
 
-    def _on_request(self, stream_id: int, flags: int, number: int, head: bytes) -> None:
-        """Begin a stream, or refuse it."""
-        if self._service.connections.is_full():
+    def _on_request(self, stream_id: int, flags: int, was_in_lane: int, head: bytes) -> None:
+        """Begin a stream; or refuse it, unless the lane had a place for it."""
+        if not was_in_lane and self._service.connections.is_full():
             self._frames.reset(stream_id, http2.REFUSED_STREAM)
             return
         request = StreamRequest(self._scratch, bool(flags & http2.END_STREAM))
