@@ -2,6 +2,7 @@
 
 import contextlib
 import ssl
+import time
 from types import SimpleNamespace
 
 import h2.events
@@ -109,7 +110,8 @@ def test_large_responses_stay_in_the_lane(serve):
     for sizes in ([70_000], [200_000], [5, 100_000, 65_535, 1_000_000, 65_536, 2, 300_000], [0, 131_072, 131_073]):
         asked = [client.ask(request(b"GET", b"/%d" % size)) for size in sizes]
         assert answers(client, asked) == [body_of(size) for size in sizes]
-        assert is_in_lane(server) and counted_bytes(server) == 0
+        wait_until(lambda: counted_bytes(server) == 0)  # the client is quicker
+        assert is_in_lane(server)
     client.ask(request(b"HEAD", b"/1000000"))
     assert answers(client, [client.ask(request(b"GET", b"/1"))]) == [b"0"]
     assert is_in_lane(server)
@@ -126,7 +128,8 @@ def test_a_large_response_to_a_window_that_takes_all(serve):
         while not client.streams[asked].is_over:
             client.receive()
         assert client.streams[asked].body == body_of(size)
-    assert is_in_lane(server) and counted_bytes(server) == 0
+    wait_until(lambda: counted_bytes(server) == 0)
+    assert is_in_lane(server)
 
 
 def test_small_responses_behind_a_client_that_does_not_read(serve):
@@ -156,6 +159,26 @@ def test_a_client_that_resets_a_large_response_frees_it(serve):
     wait_until(lambda: counted_bytes(server) == 300_000)
     assert answers(client, [stays]) == [body_of(300_000)]
     assert is_in_lane(server)
+
+
+def test_the_log_of_large_responses(serve, tmp_path):
+    """A line has the size, how the response has ended, and the time until the client has made room."""
+    log = tmp_path / "log"
+    server, client = serve(sized, access_log=str(log), access_log_format="%(U)s %(s)s %(B)s %(end)s %(D)s")
+    server.hold_clock()
+    slow = client.ask(request(b"GET", b"/300000"))
+    left = client.ask(request(b"GET", b"/200000"))
+    wait_until(lambda: counted_bytes(server) == 500_000)
+    began = time.monotonic()
+    client.frames.reset_stream(left)
+    client.flush()
+    wait_until(lambda: counted_bytes(server) == 300_000)
+    seconds = time.monotonic() - began
+    assert answers(client, [slow]) == [body_of(300_000)]
+    server.pass_seconds_until(lambda: log.read_text().count("\n") == 2)
+    quick, last = (line.rsplit(" ", 1) for line in log.read_text().splitlines())
+    assert (quick[0], last[0]) == ("/200000 200 200000 client_gone", "/300000 200 300000 answered")
+    assert float(last[1]) / 1e6 >= seconds
 
 
 def test_a_client_that_leaves_within_a_large_response(serve):
