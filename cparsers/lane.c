@@ -18,6 +18,7 @@
 
 enum {
     MAX_EVENTS = 64,      /* taken by one epoll_wait */
+    MOST_BODIES = 16,     /* turns of bodies in a poll that must not wait */
     MOST_SHAKES = 8,      /* steps of handshakes in a poll: 0.3 ms each */
     SEND_PARTS = 4,       /* taken by one lane_send */
     REPLIES_TO_A_LOOK = 8 /* at the clock; a batch of fewer has none */
@@ -166,16 +167,18 @@ static uint32_t poll_once(lane *set, int timeout_ms, int nshakes,
 int lane_poll(lane *set, int timeout_ms)
 {
     uint32_t n;
-    int is_woken = 0;
+    int is_woken = 0, nbodies = 0;
 
     /* With a board it comes to nothing time and again: another process was
      * quicker, or should be; so does a handshake.  The caller need not hear of
-     * that. */
+     * that.  While all workers are busy, a poll each 20 ms must do for bodies. */
     set->is_shake_due = 0;
-    do
+    do {
+        set->is_body_due = 0;
         n = poll_once(set, timeout_ms, MOST_SHAKES, &is_woken);
-    while (n == 0 && !is_woken && timeout_ms < 0 &&
-           (set->board != NULL || set->sessions != NULL));
+    } while (n == 0 && !is_woken &&
+             (timeout_ms < 0 ? set->board != NULL || set->sessions != NULL
+                             : set->is_body_due && ++nbodies < MOST_BODIES));
     __atomic_store_n(&set->is_waiting, 0, __ATOMIC_RELAXED);
     return (int)n;
 }
@@ -183,8 +186,11 @@ int lane_poll(lane *set, int timeout_ms)
 int lane_look(lane *set)
 {
     int is_woken = 0;
-    uint32_t n = poll_once(set, 0, 0, &is_woken);
+    uint32_t n;
 
+    set->is_looking = 1;
+    n = poll_once(set, 0, 0, &is_woken);
+    set->is_looking = 0;
     __atomic_store_n(&set->is_waiting, 0, __ATOMIC_RELAXED);
     return (int)n;
 }

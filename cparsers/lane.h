@@ -204,7 +204,9 @@ typedef struct {
     /* a listener is out of the epoll set, so that a process with less to do
      * accepts: for about a millisecond, or until it has as much to do */
     uint32_t is_resting;
+    uint32_t is_looking;   /* in lane_look */
     uint32_t is_shake_due; /* lane_look has left handshakes to lane_poll */
+    uint32_t is_body_due;  /* bodies of lane_keep are left to lane_poll */
 } lane;
 
 /* Returns 1 if this platform supports a lane. */
@@ -230,7 +232,8 @@ void lane_unlisten(lane *set, uint32_t i);
  * accepts no more than load_board_quota allows. */
 int lane_poll(lane *set, int timeout_ms);
 
-/* As lane_poll(set, 0), for who must not be kept: no handshake goes on. */
+/* As lane_poll(set, 0), for who must not be kept: no handshake goes on, and no
+ * body of lane_keep. */
 int lane_look(lane *set);
 
 /* Begin new handshakes of listener `i` by this context from now on; NULL: none,

@@ -341,8 +341,11 @@ static int read_once(lane *set, carrier *c, int *is_full, uint32_t *n,
         return next;
     if (c->is_behind && c->h2.out_len > MOST_UNSENT)
         return LEAVES; /* it asks, and does not read */
-    if (c->waiting != 0)
+    if (c->waiting != 0 && set->is_looking)
+        c->has_more = 1;
+    else if (c->waiting != 0)
         send_bodies(set, c, 0);
+    set->is_body_due |= c->has_more;
     *is_full |= (int)c->has_more;
     if (c->h2.out_len > 0)
         (*n == before ? send_frames : send_or_list)(set, c);

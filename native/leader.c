@@ -50,7 +50,7 @@ static uint32_t wait_for_arrivals(engine *self)
     /* A request that computes in another thread takes the GIL for its whole
      * switch interval when this one lets go of it: longer than most clients
      * need to ask again. */
-    if (self->set->is_shake_due)
+    if (self->set->is_shake_due || self->set->is_body_due)
         ; /* without the GIL */
     else if (self->requests != NULL && !flag(self, s_app_blocks))
         count = look(self);
