@@ -79,7 +79,7 @@ struct lane_h2 {
     uint32_t ncarriers; /* that have a number */
     carrier *unsent;    /* atomic, to be read */
     int ended; /* the first number whose body has ended; atomic, to be read */
-    uint32_t kept;      /* by halves of all carriers; atomic */
+    uint32_t kept; /* by halves of all carriers; atomic */
     /* of the leader */
     h2_found found;
     char octets[1 << 15]; /* read at once: two records */
