@@ -12,6 +12,7 @@ import glob
 import itertools
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -46,7 +47,8 @@ _FILE = re.compile(r"@\(([^()]*)\)")
 # A pattern with few repetitions, and none of a group, ends soon on the name of a host; others are searched in a process of their own.
 _REPEATS, _REPEATED_GROUP, MAX_REPEATS = re.compile(r"[*+{]"), re.compile(r"\)[*+{]"), 3
 SEARCH_SECONDS = 5.0  # Guess
-_SEARCH = "import re, sys; sys.exit(not re.search(sys.argv[1], sys.argv[2]))"
+# A killed parent leaves no process that searches for ever.
+_SEARCH = "import re, signal, sys; signal.setitimer(0, float(sys.argv[3])); sys.exit(not re.search(*sys.argv[1:3]))"
 
 
 def from_variables(environ: Mapping[str, str]) -> list[Given]:
@@ -268,11 +270,10 @@ def _is_found(pattern: str, text: str) -> bool:
     compiled = re.compile(pattern)
     if len(_REPEATS.findall(pattern)) <= MAX_REPEATS and not _REPEATED_GROUP.search(pattern):
         return compiled.search(text) is not None
-    words = [sys.executable, "-I", "-S", "-c", _SEARCH, pattern, text]
-    try:  # Python cannot stop a search, but by ending its process
-        ended = subprocess.run(words, timeout=SEARCH_SECONDS, check=False, stderr=subprocess.DEVNULL)  # noqa: S603  # Python itself
-    except subprocess.TimeoutExpired:
-        raise ValueError(f"it is not found within {SEARCH_SECONDS:g} s") from None
+    words = [sys.executable, "-I", "-S", "-c", _SEARCH, pattern, text, str(SEARCH_SECONDS)]
+    ended = subprocess.run(words, check=False, stderr=subprocess.DEVNULL)  # noqa: S603  # Python itself
+    if ended.returncode == -signal.SIGALRM:  # Python cannot stop a search, but by ending its process
+        raise ValueError(f"it is not found within {SEARCH_SECONDS:g} s")
     return ended.returncode == 0
 
 
