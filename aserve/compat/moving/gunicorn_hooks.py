@@ -23,8 +23,7 @@ from ...settings import EngineSettings
 from .guests import importing_from, reporting
 
 logger = logging.getLogger("aserve.app")
-# As hooks find them on server.log and worker.log.
-vars(logger).update(access_log=logging.getLogger("gunicorn.access"), error_log=logging.getLogger("gunicorn.error"))
+ERROR, ACCESS = "gunicorn.error", "gunicorn.access"
 
 IN_SUPERVISOR = ("on_starting", "when_ready", "on_reload", "on_exit", "child_exit")
 IN_WORKER = ("pre_fork", "post_fork", "post_worker_init", "worker_exit")
@@ -44,8 +43,9 @@ class Hooks:
         self._worker: SimpleNamespace | None = None  # the argument for this process, if it is a worker
 
     def lend_log(self) -> None:
-        """Give the logger gunicorn.error a handler that writes aserve's log, and the level: many a Flask app logs by both."""
-        error = logging.getLogger("gunicorn.error")
+        """Give the logger gunicorn.error a handler that writes aserve's log, and the level: many a Flask app logs by both. Put both loggers on server.log."""
+        error = logging.getLogger(ERROR)
+        vars(logger).update(error_log=error, access_log=logging.getLogger(ACCESS))
         if not (self._cfg.needs_logger or error.handlers):
             error.addHandler(ToAserve())
             error.propagate = False

@@ -25,8 +25,8 @@ from typing import Any, ClassVar
 
 from ...core.json_text import read_json
 from .gunicorn_cfg import FORMS
+from .gunicorn_hooks import ACCESS, ERROR
 
-ERROR, ACCESS = "gunicorn.error", "gunicorn.access"
 SYSLOG_PORT = 514
 # What a dictionary of the user's is laid over.
 DEFAULT_CONFIG: dict[str, Any] = {

@@ -21,8 +21,8 @@ from .draft import Draft, Given
 from .guests import hosting, importing_from
 from .gunicorn_access import logging_access
 from .gunicorn_cfg import DEFAULT_LOGGERS, Cfg
-from .gunicorn_hooks import ToAserve
-from .gunicorn_logger import ACCESS, ERROR, Logger
+from .gunicorn_hooks import ACCESS, ERROR, ToAserve
+from .gunicorn_logger import Logger
 
 if TYPE_CHECKING:
     from ...wsgi import WSGIApp
