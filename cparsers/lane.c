@@ -229,9 +229,11 @@ int lane_has_left(lane *set, int fd)
     int domain = AF_UNIX;
     socklen_t size = sizeof domain;
 
+    if (!is_in_table(set, fd))
+        return 0;
     if (is_stream(set, fd))
         return has_stream_left(set, fd);
-    return is_in_table(set, fd) && set->leaving_seconds > 0 &&
+    return set->leaving_seconds > 0 &&
            seconds_since(set, &set->conns[fd]) + standstill(set) >=
                set->leaving_seconds &&
            poll(&at, 1, 0) == 1 && (at.revents & POLLRDHUP) != 0 &&

@@ -509,6 +509,12 @@ def test_a_connection_that_has_returned_idles_as_any(serve):
     assert client.goaways[-1] == (2 * RETURN_COUNT + 1, 0)
 
 
+def test_the_number_of_a_stream_that_has_left(serve):
+    """Nothing is known of its client; a worker may ask, as its app goes on."""
+    server, _ = serve(app)
+    assert server.call(lambda: lib.lane_has_left(lane_of(server).set, -1)) == 0
+
+
 def test_idle_connections_leave_numbers_to_streams(serve, authority):
     """With as many connections as the lane takes, their requests are the lane's, and a further connection is the event loop's."""
     server, client = serve(app)
