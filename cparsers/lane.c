@@ -144,6 +144,8 @@ static uint32_t poll_once(lane *set, int timeout_ms, int nshakes,
         else
             events[nconns++] = events[i];
     }
+    if (has_ended(set)) /* those that a full batch has left */
+        n = add_ended(set, n);
     /* Connections first: they have waited longer.  But busy ones must not keep
      * out new ones for ever. */
     if (is_accept_due && nready > 0)

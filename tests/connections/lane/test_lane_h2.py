@@ -147,6 +147,31 @@ def test_small_responses_behind_a_client_that_does_not_read(serve):
     wait_until(lambda: counted_bytes(server) == 0)
 
 
+def test_ends_of_large_responses_beside_many_requests(serve):
+    """Batches that are full of requests do not put off the end of a response, which has the memory."""
+    kept = []
+
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/9":
+            kept.append(len(lane_of(server).handovers.kept))
+        return sized(environ, start_response)
+
+    server, client = serve(app, threads=1)
+    server.hold_clock()
+    large = client.ask(request(b"GET", b"/200000"))
+    wait_until(lambda: counted_bytes(server) == 200_000)
+    lane_of(server).set.arrivals_cap = 1
+    client.frames.increment_flow_control_window(1 << 20)
+    client.frames.increment_flow_control_window(1 << 20, large)
+    asked = [client.frames.get_next_available_stream_id() + 2 * at for at in range(60)]
+    for number in asked:
+        client.streams[number] = type(client.streams[large])()
+        client.frames.send_headers(number, request(b"GET", b"/9" if number == asked[-1] else b"/5"), end_stream=True)
+    client.flush()
+    assert list(map(len, answers(client, [large, *asked]))) == [200_000, *[5] * 59, 9]
+    assert kept == [0]
+
+
 def test_a_client_that_resets_a_large_response_frees_it(serve):
     """Its body is not counted any more, the response beside it goes on, and the connection stays."""
     server, client = serve(sized)
