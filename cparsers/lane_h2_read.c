@@ -298,7 +298,9 @@ static int read_frames(lane *set, carrier *c, int *is_full, uint32_t *n,
     while (got < 0 && errno == EINTR);
     if (got > 0)
         return receive_frames(set, c, to, 0, (size_t)got, n, input_len);
-    if (got < 0 && errno == EAGAIN)
+    /* Without input it waits for its client to take what is sent. */
+    if (got < 0 &&
+        (errno == EAGAIN || !tls_has_input(session_of(set, c->fd))))
         return STAYS;
     if (got == 0)
         return c->nrunning > 0 || c->is_behind ? LEAVES : ENDS;
@@ -328,8 +330,6 @@ static int read_once(lane *set, carrier *c, int *is_full, uint32_t *n,
     uint32_t before = *n;
     int next;
 
-    if (c->is_behind)
-        send_frames(set, c);
     if (c->left != NULL) {
         *is_full = 1; /* the socket was not read, and has told its edge */
         next = receive_frames(set, c, c->left, c->left_at, c->left_len, n,
@@ -339,6 +339,8 @@ static int read_once(lane *set, carrier *c, int *is_full, uint32_t *n,
     }
     if (next != STAYS)
         return next;
+    if (c->is_behind) /* now: to read has perhaps flushed the session */
+        send_frames(set, c);
     if (c->is_behind && c->h2.out_len > MOST_UNSENT)
         return LEAVES; /* it asks, and does not read */
     if (c->waiting != 0 && set->is_looking)
@@ -347,7 +349,7 @@ static int read_once(lane *set, carrier *c, int *is_full, uint32_t *n,
         send_bodies(set, c, 0);
     set->is_body_due |= c->has_more;
     *is_full |= (int)c->has_more;
-    if (c->h2.out_len > 0)
+    if (c->h2.out_len > 0 && !c->is_behind)
         (*n == before ? send_frames : send_or_list)(set, c);
     return STAYS;
 }

@@ -80,6 +80,8 @@ void send_or_list(lane *set, carrier *c)
     lane_h2 *h2 = set->h2;
     int is_first;
 
+    if (c->is_behind) /* bodies that wait, too, go on with the socket's edge */
+        return;
     if (c->nrunning == 0 || c->h2.out_len >= RECORD) {
         send_frames(set, c);
         return;
@@ -212,7 +214,7 @@ int reply_stream(lane *set, int number, const struct iovec *parts, int count)
         tell_progress(set);
     end_request(set, number);
     end_stream(set, c, number);
-    if (c->where == IN_LANE && c->h2.out_len > 0 && !c->is_behind)
+    if (c->where == IN_LANE && c->h2.out_len > 0)
         send_or_list(set, c);
     pthread_mutex_unlock(&c->lock);
     let_go(set, c);

@@ -1,6 +1,8 @@
 """Connections of HTTP/2 in the lane: which requests stay there, and what becomes of those that do not."""
 
 import contextlib
+import os
+import socket
 import ssl
 import time
 from types import SimpleNamespace
@@ -145,6 +147,25 @@ def test_small_responses_behind_a_client_that_does_not_read(serve):
         client.receive()
     assert [bytes(client.streams[each].body) for each in asked] == [body_of(size) for size in sizes]
     wait_until(lambda: counted_bytes(server) == 0)
+
+
+def test_a_large_response_through_a_small_socket(serve, authority):
+    """Whenever the socket has some room, the lane goes on, also where the client makes room for all of the body at first."""
+    server, _ = serve(sized)
+    server.hold_clock()
+    with socket.socket(fileno=os.dup(lane_of(server).set.listeners[0].fd)) as listener:
+        listener.setblocking(False)  # PyPy's socket changes the flag, shared by both
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 20_000)  # less than the lane sends at once
+    context = ssl.create_default_context(cafile=str(authority.certificate))
+    with contextlib.closing(HTTP2Client(server.address, 4096, context)) as client:
+        client.frames.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 1 << 24})
+        client.frames.increment_flow_control_window(1 << 24)
+        asked = [client.ask(request(b"GET", b"/%d" % size)) for size in (3_000_000, 2_000_000)]
+        while not all(client.streams[each].is_over for each in asked):
+            client.receive()
+        assert [bytes(client.streams[each].body) for each in asked] == [body_of(3_000_000), body_of(2_000_000)]
+        wait_until(lambda: counted_bytes(server) == 0)
+        assert not server.call(lambda: len(server.server._listening.connections))
 
 
 def test_ends_of_large_responses_beside_many_requests(serve):
