@@ -162,8 +162,8 @@ void send_bodies(lane *set, carrier *c, int own)
         if (c->h2.out_len >= PIECE)
             send_frames(set, c);
     }
-    if (c->h2.out_len > 0 && !c->is_behind)
-        send_frames(set, c);
+    if (!c->is_behind)
+        send_frames(set, c); /* of nothing, too: it frees what is not needed */
 }
 
 static int keep(lane *set, carrier *c, int number, const struct iovec *head,
