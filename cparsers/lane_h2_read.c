@@ -299,8 +299,7 @@ static int read_frames(lane *set, carrier *c, int *is_full, uint32_t *n,
     if (got > 0)
         return receive_frames(set, c, to, 0, (size_t)got, n, input_len);
     /* Without input it waits for its client to take what is sent. */
-    if (got < 0 &&
-        (errno == EAGAIN || !tls_has_input(session_of(set, c->fd))))
+    if (got < 0 && (errno == EAGAIN || !tls_has_input(session_of(set, c->fd))))
         return STAYS;
     if (got == 0)
         return c->nrunning > 0 || c->is_behind ? LEAVES : ENDS;
