@@ -294,7 +294,7 @@ class StreamWire(FastWire):
             return
         if outcome == lib.PUMP_GONE:
             exchange.end = CLIENT_GONE
-            exchange.connection.service.lost.discard(exchange)
+        exchange.connection.service.lost.discard(exchange)
         large.close()
         self.end_large(exchange)
 

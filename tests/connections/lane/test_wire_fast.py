@@ -138,7 +138,10 @@ REPLIES = pytest.mark.parametrize("reply", [b"ok\r\n\r\nbody", (b"ok\r\n\r\n", b
 def test_a_response_that_the_lane_keeps(stream, reply, result):
     """The exchange ends with the response, and the budget counts the body until then."""
     wire, exchange, handovers, memory = stream(result)
+    lost = exchange.connection.service.lost
+    lost.add(exchange)  # the server ends
     assert not wire.reply(exchange, reply)
+    assert (exchange in lost) == (result == 0)  # otherwise the log would have two lines
     assert (exchange.connection.exchange is exchange) == (99 in handovers.kept) == (result == 0)
     assert memory.counted == 4 * (result == 0) and handovers.rests == []
     assert exchange.end == (CLIENT_GONE if result == lib.LANE_LOST else ANSWERED)
