@@ -221,7 +221,8 @@ static uint32_t act(lane *set, carrier *c, uint32_t *n, uint32_t *input_len)
         lane_arrival *arrival = &set->arrivals[*n];
         int added = 0;
 
-        if (event->kind == H2_REQUEST && has_no_place(set))
+        /* The first stream has the place of its connection. */
+        if (event->kind == H2_REQUEST && c->nrunning > 0 && has_no_place(set))
             h2_reset(&c->h2, event->stream, H2_REFUSED_STREAM);
         else if (event->kind == H2_REQUEST)
             added = add_request(set, c, event, arrival, input_len);

@@ -248,7 +248,8 @@ class Session(Carrier):
 
     def _on_request(self, stream_id: int, flags: int, was_in_lane: int, head: bytes) -> None:
         """Begin a stream; or refuse it, unless the lane had a place for it."""
-        if not was_in_lane and self._service.connections.is_full():
+        # The first stream has the place of the connection.
+        if not was_in_lane and self.has_streams and self._service.connections.is_full():
             self._frames.reset(stream_id, http2.REFUSED_STREAM)
             return
         request = StreamRequest(self._scratch, bool(flags & http2.END_STREAM))

@@ -555,6 +555,14 @@ def test_a_connection_that_has_returned_idles_as_any(serve):
     assert client.goaways[-1] == (2 * RETURN_COUNT + 1, 0)
 
 
+@pytest.mark.parametrize("lane", ["auto", "off"])
+def test_a_connection_has_a_place_for_one_stream(serve, lane):
+    """At --max-connections a connection that idles may ask, in the lane or on the event loop."""
+    server, client = serve(app, max_connections=1, lane=lane)
+    for path in (b"/1", b"/2"):
+        assert answers(client, [client.ask(request(b"GET", path))]) == [path + b" HTTP/2.0"]
+
+
 def test_the_number_of_a_stream_that_has_left(serve):
     """Nothing is known of its client; a worker may ask, as its app goes on."""
     server, _ = serve(app)

@@ -310,11 +310,12 @@ def test_frames_behind_a_request_that_is_refused(connect):
     """The frames may have come with the request, and change nothing."""
     client = connect()
     client.harness.service.connections.max_count = 1
+    client.ask(*request(b"POST"), ends=False)  # has the place of the connection
     client.ask(*request(b"POST"), data=b"x", ends=False)
-    client.h2.increment_flow_control_window(1, 1)
-    client.session.data_received(client.h2.data_to_send() + frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\1u=1"))
+    client.h2.increment_flow_control_window(1, 3)
+    client.session.data_received(client.h2.data_to_send() + frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\3u=1"))
     client.pump()
-    assert client.resets == {1: ErrorCodes.REFUSED_STREAM} and not client.goaways and not client.session.has_streams
+    assert client.resets == {3: ErrorCodes.REFUSED_STREAM} and not client.goaways and list(client.session._streams) == [1]
 
 
 # The ends of a response
