@@ -315,7 +315,9 @@ def test_frames_behind_a_request_that_is_refused(connect):
     client.h2.increment_flow_control_window(1, 3)
     client.session.data_received(client.h2.data_to_send() + frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\3u=1"))
     client.pump()
-    assert client.resets == {3: ErrorCodes.REFUSED_STREAM} and not client.goaways and list(client.session._streams) == [1]
+    assert (
+        client.resets == {3: ErrorCodes.REFUSED_STREAM} and not client.goaways and list(client.session._streams) == [1]
+    )
 
 
 # The ends of a response
