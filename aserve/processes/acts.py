@@ -285,7 +285,7 @@ class Acts:
             "%s: %s; correct it, %s; still serving as before: %d of %s",
             reload.why, text, remedy, serving, workers(self._fleet.size),
         )  # fmt: skip
-        self._fleet.refusal = time.monotonic(), fault
+        self._fleet.on_abandoned(time.monotonic(), fault)
         answer_all(action.asked, text, is_done=False)
         self._tell_missing(end)
 

@@ -230,6 +230,10 @@ class Fleet:
         self.waiting = [each for each in self.waiting if each not in asked]
         return asked
 
+    def on_abandoned(self, now: float, why: str) -> None:
+        """The code of a reload, or of an upgrade, could not start, and all is as before."""
+        self.refusal = now, why
+
     def drop(self) -> tuple[Question, ...]:
         """An unproven reload is off, if there is any; return the questions to answer."""
         reload = self.reload

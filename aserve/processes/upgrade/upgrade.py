@@ -108,7 +108,7 @@ class Upgrade:
     def fail(self, why: str) -> None:
         """Report that the old code goes on."""
         self._manager.note_unchanged(self._fleet.trial_why)
-        self._fleet.refusal = time.monotonic(), f"{self._fleet.trial_why}: {why}"
+        self._fleet.on_abandoned(time.monotonic(), f"{self._fleet.trial_why}: {why}")
         logger.error(
             "%s: nothing was upgraded: %s; correct it, and send SIGUSR2; workers that go on as before: %d",
             self._fleet.trial_why, why, len(self._children.having(State.READY)),
