@@ -40,7 +40,7 @@ class Oracle:
         self.frames.increment_flow_control_window((1 << 20) - 65535)
 
     def receive(self, octets: bytes) -> set[Any] | None:
-        """Return what has happened; None: the connection has failed."""
+        """Return the events; None: the connection has failed."""
         try:
             events = self.frames.receive_data(octets)
         except h2.exceptions.ProtocolError:
@@ -62,14 +62,14 @@ class Oracle:
 
 
 class Ours:
-    """The engine; what it has refused or failed is kept apart."""
+    """The engine; refusals and failures are kept apart."""
 
     def __init__(self) -> None:
         self.frames = http2.Frames(http2.FoundEvents(1 << 16), 1000, False)
         self.why: bytes | None = None
 
     def receive(self, octets: bytes) -> set[Any] | None:
-        """Return what has happened; None: the connection has failed."""
+        """Return the events; None: the connection has failed."""
         found: set[Any] = set()
         self.why = None
         for kind, stream_id, flags, _, text in self.frames.receive(octets, 0)[2]:
@@ -90,7 +90,7 @@ class Ours:
         return found
 
 
-# Where the library's answer differs: it goes further than RFC 9113 asks, or not as far.
+# Where the library's answer differs: the library goes further than RFC 9113 asks, or not as far.
 STRICTER = {
     b"the client broke HTTP/2: a preface without settings": "3.4: SETTINGS come first",
     b"the client broke HTTP/2: a GOAWAY of a stream": "6.8: on stream 0 alone",
@@ -127,7 +127,7 @@ class History:
             assert theirs is None or ours is not None or self.ours.why in STRICTER, (self.ours.why, octets, theirs)
             return False
         if theirs is None:
-            # 8.1.1, 6.9: faults of a stream, for which h2 ends the connection; a late frame, for which a reset is enough (5.1).
+            # 8.1.1, 6.9: faults of a stream, where h2 ends the connection; a late frame, where a reset is enough (5.1).
             resets = [octets for octets in frames_of(self.ours.frames.take_octets()) if octets[3] == RESET]
             assert ours is None or resets or self.is_lenient(octets), (octets, ours)
             return False
@@ -137,7 +137,7 @@ class History:
         return True
 
     def wanted(self, events: Any) -> set[Any]:
-        """Leave out what comes for streams that are answered: ours tells their ends alone."""
+        """Leave out events of answered streams: ours tells only the ends of such streams."""
         return {event for event in events if event[1] not in self.answered}
 
     def is_lenient(self, octets: bytes) -> bool:
@@ -150,7 +150,7 @@ class History:
         return octets[3] in (2, RESET, WINDOW) or octets[3] > CONTINUATION or is_answered
 
     def client_frame(self) -> bytes:
-        """Return a frame as a client sends one."""
+        """Return a frame as a client sends a frame."""
         kind = self.chance.choice([HEADERS] * 4 + [DATA] * 4 + [RESET, SETTINGS, PING, WINDOW, WINDOW])
         if self.block:
             return self.block.pop(0)
@@ -175,7 +175,7 @@ class History:
         return frame(kind, 0, stream_id if kind == RESET or self.chance.random() < 0.7 else 0, number)
 
     def section(self) -> bytes:
-        """Begin a stream, or end one by trailers, in one frame or more."""
+        """Begin a stream, or end a stream by trailers, in a single frame or more."""
         is_new = self.last_id < 0 or self.chance.random() < 0.7
         if is_new:
             self.last_id += 2
@@ -191,7 +191,7 @@ class History:
         return frame(HEADERS, int(is_end), stream_id, block[:at])
 
     def some_stream(self) -> int:
-        """Return a stream that is open, or, now and then, another one."""
+        """Return an open stream, or, now and then, any stream."""
         state = self.ours.frames.connection
         if state.nstreams and self.chance.random() < 0.97:
             return int(state.streams[self.chance.randrange(state.nstreams)].id)
@@ -205,7 +205,7 @@ class History:
         return octets[:at] + bytes([octets[at] ^ 1 << self.chance.randrange(8)]) + octets[at + 1 :]
 
     def answer(self) -> None:
-        """Answer a stream, or reset it, on both sides."""
+        """Answer or reset a stream, on both sides."""
         stream_id, frames = self.some_stream(), self.oracle.frames
         room = self.ours.frames.room(stream_id)
         if room < 1 or self.block:
@@ -246,7 +246,7 @@ def frames_of(octets: bytes) -> list[bytes]:
 
 
 def test_the_library_h2_agrees():
-    """Requests, bodies, resets, windows and ends are the same, frame by frame, until one of both ends the connection for a reason."""
+    """Requests, bodies, resets, windows and ends are the same, frame by frame, until either side ends the connection for a reason."""
     steps = 0
     for seed in range(HISTORIES):
         history = History(seed)
@@ -254,4 +254,4 @@ def test_the_library_h2_agrees():
             steps += 1
             if not history.step():
                 break
-    assert steps > HISTORIES * STEPS // 8  # most of what is compared is no fault
+    assert steps > HISTORIES * STEPS // 8  # most steps are no faults

@@ -1,4 +1,4 @@
-"""Time slices: one at a time while threads compute, and nobody waits for ever."""
+"""Time slices: a single slice at a time while threads compute, and nobody waits for ever."""
 
 import asyncio
 import random
@@ -13,7 +13,7 @@ PATIENCE_SECONDS = 30
 
 
 class FakeLoop:
-    """Runs at once what is called soon; keeps timers until `fire`."""
+    """Runs callbacks of call_soon at once; keeps timers until `fire`."""
 
     def __init__(self):
         self.timers = []
@@ -42,7 +42,7 @@ class Harness:
         self.slices._cpu.measure = lambda: self.burns_cpu
 
     def take(self, number, is_queue=False):
-        """Let a thread of this number take a turn; return the event of its beginning, once it has it or waits."""
+        """Let a thread of this number take a turn; return the event of the turn's beginning, once the thread has the turn or waits."""
         begun = threading.Event()
 
         def run():
@@ -57,7 +57,7 @@ class Harness:
         return begun
 
     def _waits(self, number):
-        """Tell whether this thread has come to wait, and its watcher has been called."""
+        """Tell whether this thread waits by now, and the thread's watcher was called."""
         with self.slices._lock:
             return number in self.slices.waiting
 
@@ -88,11 +88,11 @@ def new(monkeypatch):
 
 
 def test_one_at_a_time(new):
-    """While the process computes one goes on, and at the end of its time the next, in order."""
+    """While the process computes, a single thread goes on, and after the thread's time the next, in order."""
     harness = new()
     assert harness.take(1).is_set()
     second, third = harness.take(2), harness.take(3)
-    assert harness.take(1).is_set()  # its time is not over
+    assert harness.take(1).is_set()  # the time of the slice is not over
     harness.now += SLICE_SECONDS
     again = harness.take(1)
     assert second.wait(PATIENCE_SECONDS) and not third.is_set() and not again.is_set()
@@ -113,7 +113,7 @@ def test_as_many_as_workers_while_they_block(new):
 
 
 def test_a_turn_that_nobody_else_wants(new):
-    """It goes on beyond its time."""
+    """The thread goes on beyond the slice's time."""
     harness = new()
     assert harness.take(1).is_set()
     harness.now += 10 * SLICE_SECONDS
@@ -135,11 +135,11 @@ def test_requests_go_first(new):
 
 @pytest.mark.parametrize("is_queue", [False, True])
 def test_a_standstill_begins_another_slice(new, is_queue):
-    """When no slice begins between two looks, another one does: running ones may wait for this very one."""
+    """When no slice begins between two looks, the next slice does: running threads may wait for this very thread."""
     harness = new()
     assert harness.take(1).is_set()
     second = harness.take(2, is_queue)
-    harness.loop.fire()  # a slice has begun since the last look, of which there was none
+    harness.loop.fire()  # a slice has begun since the last look, as there was no look
     assert harness.running == [1]
     harness.loop.fire()
     assert second.wait(PATIENCE_SECONDS) and harness.running == [1, 2]
@@ -148,20 +148,20 @@ def test_a_standstill_begins_another_slice(new, is_queue):
 
 @pytest.mark.parametrize("burns_cpu", [True, False])
 def test_too_many_compute(new, burns_cpu):
-    """Blocking threads let ever more go on; computing ones are never more than workers."""
+    """Blocking threads let ever more go on; computing threads are never more than workers."""
     harness = new(max_running=1, burns_cpu=burns_cpu)
     assert harness.take(1).is_set()
     second = harness.take(2)
     for _ in range(5):
         harness.loop.fire()
     if burns_cpu:
-        assert harness.running == [1] and len(harness.loop.timers) == 1  # it goes on looking
+        assert harness.running == [1] and len(harness.loop.timers) == 1  # the looks go on
     else:
         assert second.wait(PATIENCE_SECONDS) and harness.running == [1, 2]
 
 
 def test_a_stale_slice(new):
-    """A thread with a very long slice waits inside the app: it no longer keeps others from theirs."""
+    """A thread with a very long slice waits inside the app: the thread keeps no slice from other threads any more."""
     harness = new(max_running=1)
     assert harness.take(1).is_set()
     second, third = harness.take(2), harness.take(3)
@@ -176,7 +176,7 @@ def test_a_stale_slice(new):
 
 
 def test_a_loop_that_is_closed(new):
-    """Who was left behind by the end of the server goes on."""
+    """Threads left behind by the end of the server go on."""
     harness = new()
     assert harness.take(1).is_set()
 

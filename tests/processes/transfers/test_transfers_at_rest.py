@@ -1,4 +1,4 @@
-"""Connections at rest on their way between workers that end, have no room, or do not answer: on processes of numbers alone."""
+"""Connections at rest on their way between ending workers, full workers, and workers without an answer: on processes of numbers alone."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from aserve.processes.transfers.transfers import Transfers
 
 
 def test_one_at_rest(moving):
-    """A connection goes to the other worker with the fewest, and nothing of it is left here once taken."""
+    """A connection goes to the worker with the fewest, and no copy is left here once the connection is taken."""
     client = moving.give_rest(moving.home)
     number, fd = moving.rest_at(moving.third)
     os.close(fd)
@@ -35,7 +35,7 @@ def test_one_at_rest_on_its_way_to_a_worker_that_is_killed(moving, caplog):
 
 @pytest.mark.parametrize("event", ["end", "second"])
 def test_one_at_rest_that_was_taken_without_a_word(moving, event):
-    """A request on it may have been read: no other worker gets the connection."""
+    """A request of the connection may have been read: no second worker gets the connection."""
     client = moving.give_rest(moving.home)
     _, fd = moving.rest_at(moving.third)
     os.set_blocking(fd, False)
@@ -50,7 +50,7 @@ def test_one_at_rest_that_was_taken_without_a_word(moving, event):
 
 
 def test_one_at_rest_without_a_worker(moving):
-    """The connection waits for the next worker, also during the pause before its start."""
+    """The connection waits for the next worker, also during the pause before the worker's start."""
     client = moving.give_rest(moving.home)
     os.close(moving.rest_at(moving.third)[1])
     for child in moving.workers:
@@ -84,7 +84,7 @@ def test_one_at_rest_and_a_worker_that_cannot_have_it_yet(moving, lack):
 
 @pytest.mark.parametrize("event", ["the server ends", "time passes"])
 def test_one_at_rest_that_no_worker_will_take(moving, monkeypatch, caplog, event):
-    """The connection is closed: its client need not wait in vain. The log tells the number of such waits."""
+    """The connection is closed: the client need not wait in vain. The log tells the number of such waits."""
     client = moving.give_rest(moving.home)
     os.close(moving.rest_at(moving.third)[1])
     for child in moving.workers:
@@ -103,7 +103,7 @@ def test_one_at_rest_that_no_worker_will_take(moving, monkeypatch, caplog, event
 
 
 def test_one_at_rest_that_could_not_be_received(moving):
-    """The worker had no descriptor for it: another gets the connection, from the kept copy."""
+    """The worker had no free descriptor: a second worker gets the connection, from the kept copy."""
     client = moving.give_rest(moving.home)
     number, fd = moving.rest_at(moving.third)
     os.close(fd)
@@ -113,7 +113,7 @@ def test_one_at_rest_that_could_not_be_received(moving):
 
 
 def test_one_at_rest_that_comes_back(moving):
-    """The connection goes to another than the full worker, not to a draining one; its earlier copy is closed."""
+    """The connection goes to another than the full worker, not to a draining one; the earlier copy is closed."""
     moving.new.children.drain(moving.home, is_replaced=True)
     before = moving.give_rest(moving.home)
     number, fd = moving.rest_at(moving.third)
@@ -125,7 +125,7 @@ def test_one_at_rest_that_comes_back(moving):
 
 @pytest.mark.parametrize("drains", [False, True])
 def test_one_at_rest_that_no_other_can_have(moving, drains):
-    """A giver that serves on gets it back; a draining giver's is closed."""
+    """A serving giver gets the connection back; a draining giver's connection is closed."""
     for child in (moving.other, moving.third):
         moving.end(child)
     if drains:
@@ -137,19 +137,20 @@ def test_one_at_rest_that_no_other_can_have(moving, drains):
 
 
 def test_many_at_rest(moving, monkeypatch):
-    """Connections beyond the limit of kept ones go unkept: they are the worker's alone, and no request is lost with it."""
+    """Connections beyond the limit go unkept: such connections are the worker's alone, and no request is lost with the worker."""
     monkeypatch.setattr(moves_module, "MAX_KEPT", 0)
     client = moving.give_rest(moving.home)
     ((order, (fd,)),) = moving.got(moving.third)
     os.close(fd)
     assert not is_open(client) and moving.moves._by_number == {}
-    assert "number" not in order  # it answers nothing; and without a descriptor, its log tells the close
+    # The worker answers nothing; and without a descriptor, the worker's log tells the close.
+    assert "number" not in order
     moving.end(moving.third)
     assert moving.third.was_at == []
 
 
 def test_one_at_rest_over_an_upgrade_in_place(moving):
-    """The next code keeps it, and gives it to another where its worker is killed. An unanswered one stays there."""
+    """The next code keeps the connection, and gives the connection away where the worker is killed. A connection without an answer stays there."""
     client = moving.give_rest(moving.home)
     os.close(moving.rest_at(moving.third)[1])
     states = json.loads(json.dumps(moving.moves.describe()))
@@ -164,7 +165,7 @@ def test_one_at_rest_over_an_upgrade_in_place(moving):
 
 
 def test_one_at_rest_of_another_version(moving):
-    """The connection goes to a serving worker; without one the caller keeps it."""
+    """The connection goes to a serving worker; without such a worker the caller keeps the connection."""
     client, connection = os.pipe()
     moving.clients.append(client)
     assert moving.moves.give({"listener": 0}, [connection])
@@ -175,7 +176,7 @@ def test_one_at_rest_of_another_version(moving):
 
 
 def test_many_at_a_stopped_worker(moving, monkeypatch):
-    """The connections stay there until the worker's end, and leave room for others: these are kept, too."""
+    """The connections stay there until the worker's end, and leave room for more connections: these are kept, too."""
     monkeypatch.setattr(moves_module, "MAX_KEPT", 8)
     for _ in range(8):
         moving.give_rest(moving.home, to=moving.other.page_number)
