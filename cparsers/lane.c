@@ -272,17 +272,15 @@ int64_t lane_send(lane *set, int fd, const lane_part *parts, uint32_t count)
     uint64_t whole = 0;
     ssize_t took;
 
-    if (is_stream(set, fd)) {
-        errno = EAGAIN;
-        return -1;
-    }
-    for (uint32_t i = 0; i < count && i < SEND_PARTS; i++) {
+    count = count < SEND_PARTS ? count : SEND_PARTS;
+    for (uint32_t i = 0; i < count; i++) {
         pieces[i].iov_base = (void *)(uintptr_t)parts[i].at;
         pieces[i].iov_len = (size_t)parts[i].size;
         whole += parts[i].size;
     }
-    took = send_parts(set, fd, pieces, count < SEND_PARTS ? count : SEND_PARTS,
-                      0);
+    if (is_stream(set, fd))
+        return send_stream(set, fd, pieces, (int)count);
+    took = send_parts(set, fd, pieces, count, 0);
     return took == (ssize_t)whole && lane_holds(set, fd) ? LANE_HELD : took;
 }
 

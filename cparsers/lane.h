@@ -273,7 +273,8 @@ typedef struct {
 
 /* Send a part of a response on a BUSY connection; more will follow.  Returns the
  * octets that were taken; -1: the client is gone, or is behind and none were;
- * LANE_HELD. */
+ * LANE_HELD.  Of a stream all are taken or none, and the first part begins with
+ * the head. */
 int64_t lane_send(lane *set, int fd, const lane_part *parts, uint32_t count);
 
 /* Whether the session of a BUSY connection holds records: see LANE_HELD. */
@@ -393,6 +394,10 @@ int lane_next_remains(lane *set, int number, lane_remains *remains);
 
 /* The streams of a carrier that are not taken or answered. */
 uint32_t lane_running(lane *set, int number);
+
+/* The octets of the body that lane_send has taken for a stream; -1: nor the
+ * head. */
+int64_t lane_taken(lane *set, int number);
 
 /* Send a whole response on a BUSY stream, as its client makes room; any thread.
  * `body` stays until LANE_ENDED, an empty lane_reply or lane_release: the stream

@@ -56,6 +56,7 @@ int new_number(lane *set, carrier *of, uint32_t stream)
     if (at >= 0) {
         h2->places[at].carrier = of;
         h2->places[at].stream = stream;
+        h2->places[at].taken = -1;
         h2->ncarriers += stream == 0;
         hold(of);
     }

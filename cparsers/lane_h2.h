@@ -62,7 +62,8 @@ typedef struct carrier {
 typedef struct {
     carrier *carrier;
     uint32_t stream;
-    int32_t next; /* of the free ones */
+    int32_t next;  /* of the free ones */
+    int64_t taken; /* octets of a body in pieces; -1: nor is its head sent */
     /* of a response that lane_keep has taken; the carrier's lock */
     const char *body; /* NULL: it has none */
     uint64_t left;

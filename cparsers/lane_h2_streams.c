@@ -11,7 +11,11 @@
 #include <errno.h>
 #include <string.h>
 
-enum { RECORD = 14000 /* octets that are sent at once */ };
+enum {
+    RECORD = 14000, /* octets that are sent at once */
+    /* Of a body, made at once; lane_keep has longer ones.  As REPLY_BYTES. */
+    MOST_AT_ONCE = 1 << 17
+};
 
 void count_stream(lane *set, carrier *c)
 {
@@ -164,51 +168,114 @@ static void send_body(h2_connection *h2, uint32_t id, const char *body,
     }
 }
 
-/* Make the frames of a whole response.  Returns 1; 0: there is no room for
- * them; -1: the client has reset the stream. */
-static int put_reply(carrier *c, uint32_t id, const struct iovec *parts,
-                     int count)
+/* The length of a final head; 0: it is none, or it has no end. */
+static size_t head_len_of(const struct iovec *part)
 {
-    const char *head = parts[0].iov_base;
-    const char *end = memmem(head, parts[0].iov_len, "\r\n\r\n", 4);
-    size_t head_len =
-        end != NULL ? (size_t)(end - head) + 4 : parts[0].iov_len;
-    size_t first = parts[0].iov_len - head_len;
-    size_t second = count > 1 ? parts[1].iov_len : 0;
-    long window = h2_room(&c->h2, id), sent;
+    const char *head = part->iov_base, *end;
+
+    if (part->iov_len < 10 || head[9] == '1') /* RFC 9110 15.2: 1xx */
+        return 0;
+    end = memmem(head, part->iov_len, "\r\n\r\n", 4);
+    return end != NULL ? (size_t)(end - head) + 4 : 0;
+}
+
+static size_t len_of(const struct iovec *parts, int count)
+{
+    size_t len = 0;
+
+    for (int i = 0; i < count; i++)
+        len += parts[i].iov_len;
+    return len;
+}
+
+/* Make the frames of a response, or of a part: the first begins with the head.
+ * Returns 1; 0: there is no room for all; -1: the client has reset the
+ * stream. */
+static int put_parts(carrier *c, place *at, const struct iovec *parts,
+                     int count, int is_last)
+{
+    size_t head_len = at->taken < 0 ? head_len_of(parts) : 0;
+    size_t left = len_of(parts, count) - head_len, skipped = head_len;
+    long window = h2_room(&c->h2, at->stream), sent = 0;
 
     if (window == H2_GONE)
         return -1;
-    if (first + second > (size_t)window ||
-        (c->is_behind && c->h2.out_len + first + second > MOST_UNSENT))
+    if ((at->taken < 0 && head_len == 0) || left > (size_t)window ||
+        left > MOST_AT_ONCE ||
+        (c->is_behind && c->h2.out_len + left > MOST_UNSENT))
         return 0;
-    sent = h2_send(&c->h2, id, head, head_len, NULL, 0,
-                   first + second == 0 ? H2_END_STREAM : 0u);
+    if (head_len > 0 || left == 0)
+        sent = h2_send(&c->h2, at->stream, parts->iov_base, head_len, NULL, 0,
+                       is_last && left == 0 ? H2_END_STREAM : 0u);
     if (sent == H2_MALFORMED)
-        h2_reset(&c->h2, id, H2_INTERNAL_ERROR);
+        h2_reset(&c->h2, at->stream, H2_INTERNAL_ERROR);
     if (sent < 0)
         return -1;
-    send_body(&c->h2, id, head + head_len, first, second == 0);
-    if (second > 0)
-        send_body(&c->h2, id, parts[1].iov_base, second, 1);
+    at->taken = (at->taken < 0 ? 0 : at->taken) + (int64_t)left;
+    for (int i = 0; i < count; i++) {
+        const char *octets = parts[i].iov_base;
+        size_t len = parts[i].iov_len - skipped;
+
+        left -= len;
+        if (len > 0)
+            send_body(&c->h2, at->stream, octets + skipped, len,
+                      is_last && left == 0);
+        skipped = 0;
+    }
     return 1;
+}
+
+int64_t send_stream(lane *set, int number, const struct iovec *parts,
+                    int count)
+{
+    place *at = place_at(set, number);
+    carrier *c = at->carrier;
+    int is_put = -1;
+
+    hold(c);
+    pthread_mutex_lock(&c->lock);
+    if (c->where == IN_LANE)
+        is_put = put_parts(c, at, parts, count, 0);
+    if (is_put == 1 && set->stall_us == 0)
+        send_frames(set, c); /* no other thread does while the app runs */
+    else if (is_put == 1)
+        send_or_list(set, c);
+    pthread_mutex_unlock(&c->lock);
+    let_go(set, c);
+    errno = EAGAIN;
+    return is_put == 1 ? (int64_t)len_of(parts, count) : -1;
+}
+
+int64_t lane_taken(lane *set, int number)
+{
+    carrier *c = held_carrier(set, number);
+    int64_t taken;
+
+    if (c == NULL)
+        return -1;
+    pthread_mutex_lock(&c->lock);
+    taken = place_at(set, number)->taken;
+    pthread_mutex_unlock(&c->lock);
+    let_go(set, c);
+    return taken;
 }
 
 int reply_stream(lane *set, int number, const struct iovec *parts, int count)
 {
     place *at = place_at(set, number);
     carrier *c = at->carrier;
-    size_t len = parts[0].iov_len + (count > 1 ? parts[1].iov_len : 0);
-    int is_put = -1;
+    size_t len = len_of(parts, count);
+    int is_owed, is_put = -1;
 
     hold(c);
     pthread_mutex_lock(&c->lock);
-    if (c->where == IN_LANE && len > 0)
-        is_put = put_reply(c, at->stream, parts, count);
-    if (len > 0 && (is_put == 0 || c->where == LEFT)) {
+    is_owed = len > 0 || at->taken >= 0; /* else lane_keep has sent all */
+    if (c->where == IN_LANE && is_owed)
+        is_put = put_parts(c, at, parts, count, 1);
+    if (is_owed && (is_put == 0 || c->where == LEFT)) {
         pthread_mutex_unlock(&c->lock);
         let_go(set, c);
-        return 0;
+        return LANE_UNSENT;
     }
     if (c->where == IN_LANE) /* else the lane may have closed its timer */
         tell_progress(set);
@@ -218,7 +285,7 @@ int reply_stream(lane *set, int number, const struct iovec *parts, int count)
         send_or_list(set, c);
     pthread_mutex_unlock(&c->lock);
     let_go(set, c);
-    return is_put == 1 || len == 0 ? (int)len : LANE_LOST;
+    return is_put == 1 || !is_owed ? (int)len : LANE_LOST;
 }
 
 /* Returns 0 when its client is gone, and the number is free. */

@@ -339,7 +339,9 @@ SHARED void drop_contexts(lane *set);
 SHARED int begin_stream(lane *set, int fd, const char *head, uint32_t len,
                         lane_arrival *arrival);
 
-/* lane_h2_streams.c: as lane_reply, lane_release, lane_has_left. */
+/* lane_h2_streams.c: as lane_send, lane_reply, lane_release, lane_has_left. */
+SHARED int64_t send_stream(lane *set, int number, const struct iovec *parts,
+                           int count);
 SHARED int reply_stream(lane *set, int number, const struct iovec *parts,
                         int count);
 SHARED int release_stream(lane *set, int number);

@@ -36,8 +36,7 @@ int stream_takes(const engine *self, const plain_request *served,
     PyTypeObject *type = Py_TYPE(iterable);
     PyObject *base = self->services[served->arrival.listener].base;
 
-    return self->runs == NULL &&           /* else Python times each step */
-           served->arrival.carrier == 0 && /* it has other frames */
+    return self->runs == NULL && /* else Python times each step */
            request_is_plain(self, served) &&
            (PyObject *)type != PyDict_GetItem(base, s_file_wrapper) &&
            (type->tp_iter != NULL || PySequence_Check(iterable));
@@ -106,6 +105,7 @@ static int is_chunked(const stream_of *from)
     const plain_request *served = from->served;
 
     return served->facts.length < 0 && !from->has_no_body &&
+           served->arrival.carrier == 0 && /* it has frames */
            !from->self->services[served->arrival.listener].is_front;
 }
 

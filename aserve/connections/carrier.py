@@ -81,7 +81,7 @@ class StreamConnection(Connection):
 
     def __init__(self, of: Connection, executor: StreamExecutor) -> None:
         self._exchange: Exchange | None = None
-        self.unsent_bytes: int | None = None  # of a response whose head and beginning the lane has sent
+        self.unsent_bytes: int | None = None  # of a response whose head the lane has sent; -1: unknown
         self._executor = executor
         super().__init__(of.service, of.remote_addr, of.remote_port)
         self.base_environ, self.carried_by = of.base_environ, of

@@ -142,6 +142,10 @@ class Response:
         """Whether the octets sent show where the body ends, without the end of the connection."""
         return self._is_chunked or self._length >= 0 or self._has_no_body
 
+    def promised_after(self, sent_bytes: int) -> int:
+        """Return how many octets of the body the head still promises; -1: the head does not say."""
+        return -1 if self._length < 0 or self._has_no_body else self._length - sent_bytes
+
     # Starting
 
     def start_response(self, status: str, headers: Headers, exc_info: ExcInfo | None = None) -> Callable[[bytes], None]:

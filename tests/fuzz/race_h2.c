@@ -48,7 +48,7 @@ typedef struct {
     int number;
     uint32_t carrier;
     char path[PATH_CAP];
-    size_t left; /* of a large body whose beginning is sent */
+    size_t left; /* of a body whose head, or beginning, is sent */
 } job;
 
 typedef struct {
@@ -153,10 +153,27 @@ static void end_large(const lane_arrival *arrival)
         push(&for_main, arrival->fd, of, "/l", arrival->content_length);
 }
 
+/* Answer as an app does that makes its body piece by piece.  Returns 1 when it
+ * is answered; 0: *left octets of the body are not, or neither is the head. */
+static int answer_in_pieces(const job *request, uint32_t len, size_t first,
+                            size_t *left)
+{
+    lane_part parts[2] = {{head, sizeof head - 1}, {request->path, first}};
+
+    if (lane_send(&set, request->number, parts, 2) < 0)
+        return 0;
+    require(lane_taken(&set, request->number) == (int64_t)first,
+            "a stream knows what is taken");
+    *left = len - first;
+    return lane_reply(&set, request->number, request->path + first,
+                      (uint32_t)*left, NULL, 0, 1) != LANE_UNSENT;
+}
+
 static void answer(const job *request, unsigned *seed)
 {
     uint32_t len = (uint32_t)strlen(request->path);
     int whole = (int)(sizeof head - 1 + len), took;
+    size_t left = 0;
 
     if (roll(seed, 8) == 0)
         nap(roll(seed, 400));
@@ -164,6 +181,9 @@ static void answer(const job *request, unsigned *seed)
         lane_has_left(&set, request->number);
     if (is_large(request->path)) {
         if (keep_large(request->number))
+            return;
+    } else if (request->carrier != 0 && roll(seed, 4) == 0) {
+        if (answer_in_pieces(request, len, roll(seed, len), &left))
             return;
     } else if (request->carrier == 0 || roll(seed, 16) > 0) {
         took = lane_reply(&set, request->number, head, sizeof head - 1,
@@ -174,7 +194,7 @@ static void answer(const job *request, unsigned *seed)
     /* Now and then also one that the lane would take. */
     if (lane_release(&set, request->number))
         push(&for_main, request->number, request->carrier,
-             request->carrier != 0 ? request->path : "", 0);
+             request->carrier != 0 ? request->path : "", left);
 }
 
 /* A body is its request's path, again and again. */
@@ -591,7 +611,7 @@ static void send_body(outsider *at, unsigned i)
     at->answers[i].left = n < 0 ? 0 : left - (size_t)n;
 }
 
-/* left: of a body whose beginning is sent; else 0. */
+/* left: of a body whose head is sent; else 0. */
 static void send_answer(outsider *at, uint32_t id, const char *path,
                         size_t left)
 {

@@ -16,10 +16,12 @@ from ..._cparsers import ffi, lib
 from ...core.errors import ClientDisconnected, RequestRefused
 from ...core.exchange import CLIENT_GONE, Exchange
 from ...wsgi import FileResponse, Reply
+from ...wsgi.gateway import SYSTEM_FILES
 from ..carrier import IN_LANE, StreamConnection
 from ..connection import Connection, discard_reply, drop_exchange
 from ..loop.pump import Large
 from ..loop.sender import keep_rest
+from ..loop.sendfile import call_close
 from .handover import Handover, Handovers
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 # A response up to this size mostly fits a socket's buffer (208 KiB on Linux).
 REPLY_BYTES = 1 << 17
+# A file up to this size is read where the lane cannot send it. Guess: scripts and pictures of a page, not its videos.
+FILE_BYTES = 1 << 20
 
 _reply = lib.lane_reply
 # The results if the client is gone, and if it had left before all was sent.
@@ -253,6 +257,10 @@ class StreamWire(FastWire):
 
     # --- called from a worker ---
 
+    def reply(self, exchange: Exchange, reply: Any) -> bool:
+        """See Wire.reply."""
+        return super().reply(exchange, _octets_of(reply) if type(reply) is FileResponse else reply)
+
     def _reply_large(self, exchange: Exchange, reply: Reply) -> bool:
         """Let the lane send a body in memory as the client makes room; False: the event loop makes frames of the reply."""
         handovers = self._handovers
@@ -282,6 +290,16 @@ class StreamWire(FastWire):
         head, end, body = cast(bytes, rest[0]).partition(b"\r\n\r\n")  # with a small body, or of C with any
         if not self._reply_large(exchange, (head + end, cast(bytes, body or (*rest, b"")[1]))):
             super().leave_lane_with(exchange, *rest)
+
+    # --- called from both sides ---
+
+    def _leave_lane(self, exchange: Exchange, rest: tuple[bytes | memoryview, ...]) -> Handover:
+        """See FastWire; the head may be sent, and a part of the body."""
+        sent_bytes = lib.lane_taken(self._handovers.set, self.fd)
+        if sent_bytes >= 0:
+            connection = cast(StreamConnection, exchange.connection)
+            connection.unsent_bytes = exchange.response.promised_after(sent_bytes)
+        return super()._leave_lane(exchange, rest)
 
     # --- called from a worker, or by the leader ---
 
@@ -316,6 +334,20 @@ class StreamWire(FastWire):
                 handovers.begin_stream(fd, b"")
         connection.service.lost.discard(exchange)
         connection.end_exchange(exchange)
+
+
+def _octets_of(reply: FileResponse) -> FileResponse | tuple[bytes, bytes]:
+    """Read a file that is not long, and close it: the lane sends octets. The event loop sends any other, and meets its errors."""
+    if reply.size > FILE_BYTES or type(getattr(reply.close, "__self__", None)) not in SYSTEM_FILES:
+        return reply
+    try:
+        body = os.pread(reply.file.fileno(), reply.size, reply.offset)
+    except (OSError, ValueError):  # closed or detached by the app
+        return reply
+    if len(body) < reply.size:
+        return reply
+    call_close(reply.close)
+    return reply.head, body
 
 
 def stream_in_lane(handovers: Handovers, of: Connection, number: int) -> Connection:

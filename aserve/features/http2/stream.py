@@ -93,9 +93,9 @@ class StreamTransport(asyncio.Transport):
             self.wire.eof_received()
 
     def go_on(self, unsent_bytes: int) -> None:
-        """Expect the rest of a response whose head is sent."""
+        """Expect the rest of a response whose head is sent; -1: of any length."""
         self._transition(Event.FINAL_HEAD)
-        self._left = unsent_bytes
+        self._left = unsent_bytes if unsent_bytes >= 0 else None
 
     def receive(self, data: bytes, is_last: bool) -> None:
         """Pass on octets of the request's body, or of a WebSocket."""

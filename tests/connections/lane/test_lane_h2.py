@@ -26,9 +26,10 @@ def app(environ, start_response):
     """Answer with the path, or with the body."""
     path = environ["PATH_INFO"]
     body = environ["wsgi.input"].read()
-    start_response("200 OK", [("Content-Type", "text/plain")])
-    if path == "/pieces":
-        return iter([b"a", b"b"])
+    write = start_response("200 OK", [("Content-Type", "text/plain")])
+    if path == "/written":
+        write(b"a")
+        return [b"b"]
     return [body or f"{path} {environ['SERVER_PROTOCOL']}".encode()]
 
 
@@ -75,7 +76,7 @@ def test_requests_without_a_body_are_answered_in_the_lane(serve):
 def test_a_response_that_the_lane_cannot_send_takes_the_connection_along(serve):
     """The requests beside it, and those that follow, are answered, too."""
     server, client = serve(app)
-    asked = [client.ask(request(b"GET", each)) for each in (b"/1", b"/pieces", b"/2")]
+    asked = [client.ask(request(b"GET", each)) for each in (b"/1", b"/written", b"/2")]
     assert answers(client, asked) == [b"/1 HTTP/2.0", b"ab", b"/2 HTTP/2.0"]
     assert answers(client, [client.ask(request(b"GET", b"/3"))]) == [b"/3 HTTP/2.0"]
     assert server.call(lambda: len(server.server._listening.connections)) == 1

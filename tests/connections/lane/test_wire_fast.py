@@ -124,7 +124,13 @@ def stream(wired):
             meanwhile(handovers)
             return result
 
-        vars(lane).update(lane_keep=keep, PUMP_SENT=lib.PUMP_SENT, PUMP_GONE=lib.PUMP_GONE, PUMP_LATE=lib.PUMP_LATE)
+        vars(lane).update(
+            lane_keep=keep,
+            lane_taken=lambda *_: -1,
+            PUMP_SENT=lib.PUMP_SENT,
+            PUMP_GONE=lib.PUMP_GONE,
+            PUMP_LATE=lib.PUMP_LATE,
+        )
         return connection.wire, exchange, handovers, memory.memory
 
     return make
