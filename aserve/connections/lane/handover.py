@@ -25,7 +25,7 @@ from ...wsgi import Reply
 from ..accepting.preface import Beginning, begin
 from ..accepting.tls_transport import TLSTransport
 from ..carrier import Carrier
-from ..connection import Connection, drop_exchange
+from ..connection import Connection, discard_reply, drop_exchange
 from ..loop.pump import Large, Pump
 from ..loop.wire_loop import LoopWire
 from ..service import Service
@@ -166,6 +166,13 @@ class Handovers:
         large = self.kept.pop(number, None)
         if large is not None:
             cast(Any, large.wire).end_kept(large, outcome, unsent_bytes)
+
+    def drop_kept(self, number: int) -> None:
+        """Forget a response that the lane has kept, if there is one; C reads no more of the body."""
+        large = self.kept.pop(number, None)
+        if large is not None:
+            large.close()
+            discard_reply(large.exchange, b"")
 
     # --- called on the event loop ---
 

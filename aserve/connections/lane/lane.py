@@ -299,7 +299,8 @@ class Lane:
         if self.executor.is_inline and self.set.epoll_fd >= 0:
             self._loop.remove_reader(self.set.epoll_fd)
         self.handovers.close()
-        self.services[0].lost.update(self.exchanges)
+        for exchange in self.exchanges:
+            exchange.connection.service.lost.add(exchange)
         lib.lane_close(self.set)
         self.handovers.end_kept()
         if self.pump is not None:
@@ -565,6 +566,7 @@ class Lane:
             return
         is_owned = kind in (WHOLE, lib.LANE_DONE) or (kind in (BEGUN, lib.LANE_PART) and lib.lane_own(self.set, fd))
         if self.is_stream(fd):
+            self.handovers.drop_kept(fd)  # first: another stream may have the number then
             if lib.lane_release(self.set, fd):
                 lib.lane_take_stream(self.set, fd)
         elif kind == lib.LANE_LEFT or (is_owned and lib.lane_release(self.set, fd)):
