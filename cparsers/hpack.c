@@ -22,6 +22,11 @@ enum {
     STRING_BITS = 7
 };
 
+enum {
+    MOST_VALUES = 8, /* of a name, that are compared with a field's.  Guess */
+    TRIED_AFTER = 8  /* further values, and twice as many with each.  Guess */
+};
+
 typedef struct {
     const char *p;
     size_t len;
@@ -339,18 +344,42 @@ static size_t find_static(run name, run value, int *has_value)
     return 0;
 }
 
-/* Find an entry with this name and value; return its index, or 0. */
-static size_t find_entry(const hpack_table *table, run name, run value)
+/* Find an entry with this name and value; return its index, or 0.  *named: the
+ * index of the newest of this name, or 0; *count: how many there are. */
+static size_t find_entry(hpack_encoder *encoder, run name, run value,
+                         size_t *named, unsigned *count)
 {
-    for (size_t age = 0; age < table->count; age++) {
+    const hpack_table *table = &encoder->table;
+
+    *named = *count = 0;
+    for (size_t age = 0; age < table->count && *count < MOST_VALUES; age++) {
         const hpack_entry *entry = entry_of(table, age);
         const char *p = name_of(table, entry);
 
-        if (is_same(name, p, entry->name_len) &&
-            is_same(value, p + entry->name_len, entry->value_len))
+        if (!is_same(name, p, entry->name_len))
+            continue;
+        if (is_same(value, p + entry->name_len, entry->value_len)) {
+            encoder->unused[entry - table->entries] = 0;
             return HPACK_STATIC + age + 1;
+        }
+        if ((*count)++ == 0)
+            *named = HPACK_STATIC + age + 1;
     }
     return 0;
+}
+
+/* Whether to make an entry of a further value: the last one was of use, or it
+ * is time to try again.  A value like a request's id never comes again. */
+static int is_worth_entry(hpack_encoder *encoder, size_t named, unsigned count)
+{
+    const hpack_table *table = &encoder->table;
+    uint16_t *unused;
+
+    if (named == 0)
+        return 1;
+    unused = &encoder->unused[entry_of(table, named - HPACK_STATIC - 1) -
+                              table->entries];
+    return *unused == 0 || ++*unused > TRIED_AFTER << count;
 }
 
 /* The values of these differ from response to response: entries of them would
@@ -373,7 +402,9 @@ static char *write_field(hpack_encoder *encoder, run name, run value,
 {
     hpack_table *table = &encoder->table;
     int has_value = 0, is_kept;
-    size_t index = find_entry(table, name, value), row = 0;
+    unsigned count;
+    size_t named, row = 0;
+    size_t index = find_entry(encoder, name, value, &named, &count);
 
     if (index == 0 || is_sensitive) { /* what is sent often is an entry */
         row = find_static(name, value, &has_value);
@@ -382,7 +413,9 @@ static char *write_field(hpack_encoder *encoder, run name, run value,
     if (index > 0 && !is_sensitive)
         return write_number(to, INDEXED, INDEXED_BITS, index);
     is_kept = !is_sensitive && !differs(name) &&
-              name.len + value.len + HPACK_OVERHEAD <= table->max_bytes / 4;
+              name.len + value.len + HPACK_OVERHEAD <= table->max_bytes / 4 &&
+              is_worth_entry(encoder, named, count);
+    row = row == 0 ? named : row;
     if (is_kept)
         to = write_number(to, KEPT, KEPT_BITS, row);
     else
@@ -390,8 +423,10 @@ static char *write_field(hpack_encoder *encoder, run name, run value,
     if (row == 0)
         to = write_string(to, name);
     to = write_string(to, value);
-    if (is_kept)
+    if (is_kept) {
         add(table, name, value);
+        encoder->unused[table->newest] = 1;
+    }
     return to;
 }
 

@@ -50,6 +50,9 @@ typedef struct {
     hpack_table table;
     uint32_t least;  /* the smallest size since the last section */
     uint32_t wanted; /* the size from the next section on */
+    /* of entries, by their places: 0: sent again since it was added; else how
+     * often another value came instead, and 1 */
+    uint16_t unused[HPACK_ENTRIES];
 } hpack_encoder;
 
 void hpack_begin(hpack_table *table);

@@ -110,6 +110,24 @@ def test_fields_that_differ_each_time_are_not_kept():
     assert [len(encoder.encode([(b"date", DATES[0])])) for _ in range(2)] == [24, 1]
 
 
+def test_values_that_never_come_again_leave_room_to_others():
+    """A request's id is an entry now and then; its name is an entry. A value that comes again is one soon."""
+    encoder, decoder = Encoder(), Decoder(LIMIT)
+    date = (b"date", DATES[0])
+    decoder.decode(encoder.encode([date]))
+    sizes = []
+    for number in range(500):
+        fields = [date, (b"x-request-id", b"%032d" % number)]
+        block = encoder.encode(fields)
+        assert decoder.decode(block) == fields and block[0] & 0x80  # the date is an index, one octet
+        sizes.append(len(block))
+    assert max(sizes[1:]) <= sizes[0] - 8  # the name is an index, too
+    for _ in range(600):
+        block = encoder.encode([(b"x-request-id", b"again")])
+        assert decoder.decode(block) == [(b"x-request-id", b"again")]
+    assert len(block) == 1
+
+
 def test_the_client_sets_the_size_of_the_table():
     """The smallest and the last size are told at the beginning of the next section; ours is 4,096 at most (RFC 7541 4.2)."""
     encoder, decoder = Encoder(), Decoder(LIMIT)
