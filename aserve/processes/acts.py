@@ -251,6 +251,11 @@ class Acts:
         logger.error("%s could not start: %s; clients that waited for it were not served", end.name, end.why)
         self._fleet.on_unfinished()
 
+    def _repeat(self, action: Action) -> None:
+        """Report that another mold is to fork an awaited worker."""
+        end: End = action.end
+        logger.warning("%s could not start: %s; another mold is to fork it, as clients wait", end.name, end.why)
+
     def _give_up(self, action: Action) -> None:
         end: End = action.end
         self.start_failure = StartFailed(f"{end.name} could not start: {end.why}", end.traceback)

@@ -129,7 +129,8 @@ class Events:
                 why = child.failure or f"it {explained} before it was ready, without a word"
             elif stood is State.READY and self._fleet.is_unproven(child.plan):
                 why = child.failure or f"it {explained} before a worker served, without a word"
-            self._fleet.on_end(End(child.slot, child.plan, stood, str(child), why, child.app_traceback, child))
+            traceback, is_unborn = child.app_traceback, not child.pid
+            self._fleet.on_end(End(child.slot, child.plan, stood, str(child), why, traceback, child, is_unborn))
 
     def on_no_fork(self, slot: int, plan: Plan, exc: OSError) -> None:
         """A child could not be forked: an end without a beginning."""

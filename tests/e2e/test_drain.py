@@ -185,6 +185,7 @@ def test_while_the_only_worker_starts(start_workers, raw_client, tmp_path, wait_
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     wait_until((tmp_path / "gate.in").exists)
+    process.wait_for_log(r"worker 1 .* has crashed")
     client = raw_client(str(tmp_path / "s") if "unix" in bind else process.address)
     client.request()
     process.signal()

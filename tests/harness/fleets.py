@@ -185,11 +185,13 @@ class World:
             self.ready(starting[0])
         return self
 
-    def end(self, worker: Member, is_fault: bool = False) -> list[Action]:
-        """Let a worker end, alone, or by order; `is_fault`: killed for a fault while serving."""
+    def end(self, worker: Member, is_fault: bool = False, is_unborn: bool = False) -> list[Action]:
+        """Let a worker end, alone, or by order; `is_fault`: killed for a fault while serving; `is_unborn`: before its fork."""
         self.workers.remove(worker)
         stood = READY if is_fault else self._stood.pop(worker, worker.state)
-        self.fleet.ends.append(End(worker.slot, worker.plan, stood, f"worker {worker.slot}", "it ended"))
+        self.fleet.ends.append(
+            End(worker.slot, worker.plan, stood, f"worker {worker.slot}", "it ended", is_unborn=is_unborn)
+        )
         return self.settle()
 
     def leave(self) -> list[Action]:

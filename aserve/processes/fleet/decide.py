@@ -46,7 +46,9 @@ def _judge(fleet: Fleet, end: End) -> Do:
     if end.stood is READY and not fleet.is_unproven(end.plan):
         return Do.RESTART
     if fleet.is_ending or (end.slot != MOLD and end.slot not in fleet.slots):
-        return Do.MISS if fleet.is_awaited else Do.NOTE
+        if not fleet.is_awaited:
+            return Do.NOTE
+        return Do.REPEAT if end.is_unborn else Do.MISS
     if end.plan is not fleet.target:
         return Do.IGNORE
     # A fault that is shown already: the worker for showing has failed, without a fault of the app.

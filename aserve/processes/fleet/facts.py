@@ -95,6 +95,7 @@ class End(NamedTuple):
     why: str
     traceback: str = ""
     child: Any = None
+    is_unborn: bool = False  # its mold has ended before the fork
 
 
 @dataclass(eq=False)

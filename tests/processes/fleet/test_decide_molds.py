@@ -273,6 +273,21 @@ def test_clients_wait_and_none_starts():
     assert dos(world.end(newest(world, 1))) == [Do.MISS] and world.turn(100) == []
 
 
+def test_clients_wait_for_a_worker_whose_mold_has_ended():
+    """Another mold is made, and forks the worker."""
+    world = serving(1, preload=True)
+    for slot in (MOLD, 1):
+        world.end(newest(world, slot))
+    world.turn(PAUSE_SECONDS)
+    world.ready(newest(world, MOLD))
+    worker = newest(world, 1)
+    world.end(newest(world, MOLD))
+    world.fleet.is_ending = world.fleet.is_awaited = True
+    world.settle()
+    assert dos(world.end(worker, is_unborn=True)) == [Do.REPEAT, Do.START]
+    assert [(action.do, action.slot) for action in world.ready(newest(world, MOLD))] == [(Do.START, 1), (Do.DRAIN, 0)]
+
+
 def test_clients_wait_in_vain():
     """Nothing else is tried."""
     world = serving(1, preload=True)
