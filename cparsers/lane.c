@@ -243,9 +243,8 @@ int lane_has_left(lane *set, int fd)
            domain != AF_UNIX;
 }
 
-/* Send the parts, or as much of them as the socket takes. */
-static ssize_t send_parts(lane *set, int fd, const struct iovec *parts,
-                          size_t count, int is_last)
+ssize_t send_parts(lane *set, int fd, const struct iovec *parts, size_t count,
+                   int is_last)
 {
     struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)parts,
                              .msg_iovlen = count};
@@ -381,11 +380,12 @@ int lane_own(lane *set, int fd)
     return 1;
 }
 
-static int is_tls(lane *set, lane_conn *conn)
+/* Whether a connection has a state that a descriptor alone does not move. */
+static int has_state(lane *set, lane_conn *conn)
 {
-    return (int)set
-        ->listeners[__atomic_load_n(&conn->listener, __ATOMIC_RELAXED)]
-        .is_tls;
+    return set->listeners[__atomic_load_n(&conn->listener, __ATOMIC_RELAXED)]
+               .is_tls ||
+           __atomic_load_n(&conn->carrier, __ATOMIC_RELAXED) != 0;
 }
 
 /* Another function that wants one of these, as lane_poll with an event for it,
@@ -398,10 +398,10 @@ int lane_release_idle(lane *set, lane_released *out, uint32_t cap)
     for (uint32_t fd = 0; fd < top && n < cap; fd++) {
         lane_conn *conn = &set->conns[fd];
 
-        if (state_of(conn) != LANE_IDLE || is_tls(set, conn) ||
+        if (state_of(conn) != LANE_IDLE || has_state(set, conn) ||
             !change_state(conn, LANE_IDLE, LANE_BUSY))
             continue;
-        if (is_tls(set, conn)) { /* another connection by now */
+        if (has_state(set, conn)) { /* another connection by now */
             close_idle(set, (int)fd, 0);
             continue;
         }

@@ -357,9 +357,11 @@ void lane_h2_free(lane_h2 *h2);
  * or there is no memory. */
 int lane_new_carrier(lane *set);
 
-/* As lane_adopt, of a connection that speaks HTTP/2; 1: `h2` is the lane's. */
+/* As lane_adopt, of a connection that speaks HTTP/2; 1: `h2` is the lane's.
+ * `octets`: that have come, and it has not received. */
 int lane_adopt_carrier(lane *set, int number, int fd, uint32_t i,
-                       tls_session *session, int is_used, h2_connection *h2);
+                       tls_session *session, int is_used, h2_connection *h2,
+                       const char *octets, uint32_t len);
 
 /* Carriers in the lane that are IDLE for longer, as in lane_sweep, or whose
  * clients do not read, or send a body slowly.  -1 and -1: all.  Returns how many

@@ -177,12 +177,18 @@ void lane_let_go(lane *set, int number)
 }
 
 int lane_adopt_carrier(lane *set, int number, int fd, uint32_t i,
-                       tls_session *session, int is_used, h2_connection *h2)
+                       tls_session *session, int is_used, h2_connection *h2,
+                       const char *octets, uint32_t len)
 {
     carrier *c = carrier_of(set, number);
     int is_taken;
 
+    if (len > 0 && (c->left = malloc(len)) == NULL)
+        return 0;
+    if (len > 0)
+        memcpy(c->left, octets, len);
     pthread_mutex_lock(&c->lock); /* the leader waits for it */
+    c->left_len = len;
     c->h2 = *h2;
     c->fd = fd;
     set_where(c, IN_LANE);
@@ -381,7 +387,7 @@ int has_carrier_left(const lane *set, int fd)
     if (number == 0)
         return 0;
     c = set->h2->places[(uint32_t)number - set->first_stream].carrier;
-    return c->left != NULL || c->is_leaving || c->has_more;
+    return c->left != NULL || c->is_leaving || c->has_more || c->is_behind;
 }
 
 #endif

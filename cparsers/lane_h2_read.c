@@ -290,17 +290,18 @@ static int receive_frames(lane *set, carrier *c, const char *data, size_t at,
 static int read_frames(lane *set, carrier *c, int *is_full, uint32_t *n,
                        uint32_t *input_len)
 {
+    const tls_session *session = session_of(set, c->fd);
     char *to = set->h2->octets;
     ssize_t got;
 
     do
-        got = tls_receive(session_of(set, c->fd), c->fd, to,
-                          sizeof set->h2->octets, is_full);
+        got = receive(set, c->fd, to, sizeof set->h2->octets, is_full);
     while (got < 0 && errno == EINTR);
     if (got > 0)
         return receive_frames(set, c, to, 0, (size_t)got, n, input_len);
     /* Without input it waits for its client to take what is sent. */
-    if (got < 0 && (errno == EAGAIN || !tls_has_input(session_of(set, c->fd))))
+    if (got < 0 &&
+        (errno == EAGAIN || (session != NULL && !tls_has_input(session))))
         return STAYS;
     if (got == 0)
         return c->nrunning > 0 || c->is_behind ? LEAVES : ENDS;

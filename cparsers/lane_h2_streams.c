@@ -52,13 +52,11 @@ void send_frames(lane *set, carrier *c)
 {
     struct iovec part = {c->h2.out, c->h2.out_len};
     int was_behind = (int)c->is_behind;
-    tls_session *session;
     ssize_t took;
 
     if (c->where != IN_LANE) /* the descriptor may be another connection's */
         return;
-    session = session_of(set, c->fd);
-    took = tls_send(session, c->fd, &part, 1, 0);
+    took = part.iov_len > 0 ? send_parts(set, c->fd, &part, 1, 0) : 0;
     if (took < 0 && errno != EAGAIN) {
         shutdown(c->fd, SHUT_RDWR); /* the leader finds the end */
         took = (ssize_t)part.iov_len;
@@ -72,7 +70,7 @@ void send_frames(lane *set, carrier *c)
         c->h2.out_len -= (size_t)took;
         memmove(c->h2.out, c->h2.out + took, c->h2.out_len);
     }
-    c->is_behind = tls_out_len(session) > 0;
+    c->is_behind = took < (ssize_t)part.iov_len || lane_holds(set, c->fd);
     if (c->is_behind == (uint32_t)was_behind)
         return;
     c->behind_at = now(set);

@@ -193,10 +193,13 @@ int lane_new_carrier(lane *set)
 }
 
 int lane_adopt_carrier(lane *set, int number, int fd, uint32_t i,
-                       tls_session *session, int is_used, h2_connection *h2)
+                       tls_session *session, int is_used, h2_connection *h2,
+                       const char *octets, uint32_t len)
 {
     (void)number;
     (void)h2;
+    (void)octets;
+    (void)len;
     return lane_adopt(set, fd, i, session, is_used);
 }
 

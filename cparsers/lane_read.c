@@ -206,9 +206,9 @@ int add_peer(lane *set, lane_arrival *arrival)
     return 1;
 }
 
-/* recv() that reports when it may have left octets behind: it has filled the
- * buffer, or ended at a descriptor that was passed over a unix socket. */
-static ssize_t receive(lane *set, int fd, char *to, size_t cap, int *is_full)
+/* It has filled the buffer, or ended at a descriptor that was passed over a
+ * unix socket. */
+ssize_t receive(lane *set, int fd, char *to, size_t cap, int *is_full)
 {
     struct iovec part = {to, cap};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};

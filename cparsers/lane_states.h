@@ -203,15 +203,15 @@ static inline int control_epoll(lane *set, int op, int fd, uint32_t events,
     return epoll_ctl(set->epoll_fd, op, fd, &event);
 }
 
-/* The events to wait for.  No edge will come for octets that a session has
- * read from the socket already; that the socket is writable is one. */
+/* The events to wait for.  No edge will come for octets that were read from
+ * the socket already; that the socket is writable is one. */
 static inline uint32_t edges_of(const lane *set, int fd)
 {
     const tls_session *session = session_of(set, fd);
 
-    return session != NULL &&
-                   (tls_has_input(session) || tls_out_len(session) > 0 ||
-                    has_carrier_left(set, fd))
+    return (session != NULL &&
+            (tls_has_input(session) || tls_out_len(session) > 0)) ||
+                   has_carrier_left(set, fd)
                ? EDGES | EPOLLOUT
                : EDGES;
 }
@@ -338,6 +338,12 @@ SHARED void drop_contexts(lane *set);
  * stream's.  Returns 0 when it is not plain. */
 SHARED int begin_stream(lane *set, int fd, const char *head, uint32_t len,
                         lane_arrival *arrival);
+
+/* lane_read.c: as recv(), of any connection; *is_full: it may have left octets
+ * behind.  lane.c: send the parts, or as much of them as the socket takes. */
+SHARED ssize_t receive(lane *set, int fd, char *to, size_t cap, int *is_full);
+SHARED ssize_t send_parts(lane *set, int fd, const struct iovec *parts,
+                          size_t count, int is_last);
 
 /* lane_h2_streams.c: as lane_send, lane_reply, lane_release, lane_has_left. */
 SHARED int64_t send_stream(lane *set, int number, const struct iovec *parts,

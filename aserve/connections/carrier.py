@@ -129,5 +129,10 @@ class Carriers(NamedTuple):
     by_preface: Mapping[bytes, NewCarrier] = MappingProxyType({})  # the first octets of a connection without TLS
     is_believed: Callable[[Connection], bool] = lambda connection: False  # whether a peer may send a preface
 
+    @property
+    def in_lane(self) -> NewCarrier | None:
+        """The maker of HTTP/2, which alone the lane knows."""
+        return self.by_name.get("h2") or next(iter(self.by_preface.values()), None)
+
 
 NO_CARRIERS = Carriers()

@@ -14,7 +14,7 @@ from typing import Any, Callable
 import h2.connection
 import h2.events
 
-from .client import Reply, TLSClient, Truncated
+from .client import RawClient, Reply, TLSClient, Truncated
 from .http2 import CONFIG, receive
 from .waiting import PATIENCE_SECONDS
 
@@ -52,9 +52,7 @@ class HTTP2Client(TLSClient):
         on_event: Callable[[Any], object] = lambda event: None,
     ) -> None:  # fmt: skip
         """`on_event`: called with each event of h2."""
-        context = context or ssl.create_default_context(cafile=self.authority)
-        context.set_alpn_protocols(["h2"])
-        super().__init__(address, receive_buffer_bytes, context)
+        self._connect(address, receive_buffer_bytes, context)
         self.frames = h2.connection.H2Connection(CONFIG)
         self._on_event = on_event
         self.streams: dict[int, Stream] = {}
@@ -69,6 +67,11 @@ class HTTP2Client(TLSClient):
         self._is_at_end = False
         self.frames.initiate_connection()
         self.flush()
+
+    def _connect(self, address: Any, receive_buffer_bytes: int | None, context: ssl.SSLContext | None) -> None:
+        context = context or ssl.create_default_context(cafile=self.authority)
+        context.set_alpn_protocols(["h2"])
+        super().__init__(address, receive_buffer_bytes, context)
 
     # Sending
 
@@ -170,6 +173,21 @@ class HTTP2Client(TLSClient):
     def receive(self) -> None:
         """Receive the next frames; the end raises Truncated."""
         self._fill()
+
+    def bodies(self, *asked: int) -> list[bytes]:
+        """Return the bodies of these streams once all are over; give the server room for what has come."""
+        streams, given = [self.streams[stream_id] for stream_id in asked], dict.fromkeys(asked, 0)
+        while not all(stream.is_over for stream in streams):
+            self.receive()
+            for stream_id, stream in zip(asked, streams):
+                count = len(stream.body) - given[stream_id]
+                if count > 10_000:
+                    given[stream_id] += count
+                    self.frames.increment_flow_control_window(count)
+                    if not stream.is_over:
+                        self.frames.increment_flow_control_window(count, stream_id)
+            self.flush()
+        return [bytes(stream.body) for stream in streams]
 
     def wait_for_settings(self) -> None:
         """Wait until the server's settings have come."""
@@ -301,3 +319,10 @@ class HTTP2Client(TLSClient):
             stream.is_ended = True
         elif isinstance(event, h2.events.StreamReset):
             stream.reset_code = int(event.error_code)
+
+
+class CleartextClient(HTTP2Client):
+    """The same without TLS, with prior knowledge (RFC 9113 3.3)."""
+
+    def _connect(self, address: Any, receive_buffer_bytes: int | None, _: ssl.SSLContext | None) -> None:
+        RawClient.__init__(self, address, receive_buffer_bytes)

@@ -14,7 +14,7 @@ import asyncio
 from typing import cast
 
 from ..carrier import Carrier
-from ..connection import Connection
+from ..connection import LOST, Connection
 from ..loop.wire_loop import LoopWire
 from ..progress import first_seconds
 
@@ -50,8 +50,9 @@ class Beginning(asyncio.Protocol):
         for preface, new_carrier in self._service.carriers.by_preface.items():
             if received.startswith(preface):
                 carrier = new_carrier(self.connection)
-                self._go_on_as(carrier)
-                carrier.data_received(received)
+                if new_carrier is not self._service.carriers.in_lane or not self._enter_lane(carrier):
+                    self._go_on_as(carrier)
+                    carrier.data_received(received)
                 return
             if preface.startswith(received):
                 return  # more must come
@@ -82,6 +83,16 @@ class Beginning(asyncio.Protocol):
         self._transport.abort()
 
     # The protocol
+
+    def _enter_lane(self, carrier: Carrier) -> bool:
+        """Let the lane go on from here, with the octets that have come."""
+        take, sock = self._service.take_carrier, self._transport.get_extra_info("socket")
+        self.connection.wire = LOST  # until it has one
+        if take is None or not take(self.connection, sock.fileno(), None, False, carrier.state, self._received):
+            return False
+        self._service.connections.discard(self)
+        self._transport.close()
+        return True
 
     def _go_on_as(self, protocol: LoopWire | Carrier) -> None:
         self._transport.set_protocol(protocol)

@@ -34,7 +34,6 @@ from ..wire_log import tell
 logger = logging.getLogger("aserve")
 
 LOST_ON_ITS_WAY = "%s: a connection was lost on its way: %s"
-CARRIER = "h2"  # the one carrier that the lane knows, by its name for ALPN
 
 
 class Handover:
@@ -137,7 +136,8 @@ class Handovers:
     ) -> Handover:
         """Hand over a connection with a running exchange. If `rest` is not empty, the app is done: send `rest`, then end the exchange."""
         handover = Handover(self.executor, exchange)
-        wire = LoopWire(connection, is_new=False, can_bypass=connection.service.wrap is None, rest=rest)
+        can_bypass = connection.service.wrap is None and not connection.is_stream
+        wire = LoopWire(connection, is_new=False, can_bypass=can_bypass, rest=rest)
         self.executor.post(self._begin, (fd, wire), handover.on_ready)
         return handover
 
@@ -222,11 +222,12 @@ class Handovers:
         if fd < 0:
             return None
         connection = self.connections[number]
-        carrier = connection.service.carriers.by_name[CARRIER](connection)
+        new_carrier = connection.service.carriers.in_lane
+        assert new_carrier is not None  # else no such connection comes into the lane
+        carrier = new_carrier(connection)
         running = functools.partial(lib.lane_running, self.set, number)
         carrier.leave_lane(self.set, number, running, functools.partial(self._drop_carrier, number))
-        transport = TLSTransport.of(OwnSession(lib.lane_take_session(self.set, fd)), carrier)
-        lost = await self._connect(fd, transport)
+        lost = await self._connect(fd, self._with_session(fd, carrier))
         if lost is not None:
             logger.info(LOST_ON_ITS_WAY, connection.service.name, lost)
             carrier.connection_lost(lost)
@@ -244,6 +245,10 @@ class Handovers:
         transport = TLSTransport.shaking(service, OwnSession(session) if session != ffi.NULL else None, seconds)
         if await self._connect(fd, transport) is None and self.is_over:
             transport.abort()
+
+    def _with_session(self, fd: int, protocol: LoopWire | Beginning | Carrier) -> asyncio.Protocol:
+        session = lib.lane_take_session(self.set, fd)
+        return protocol if session == ffi.NULL else TLSTransport.of(OwnSession(session), cast(Any, protocol))
 
     async def _connect(self, fd: int, protocol: asyncio.Protocol) -> OSError | None:
         """Give a connection that has left the lane to the event loop; an error: the client has gone again."""
@@ -269,12 +274,8 @@ class Handovers:
         self, fd: int, wire: LoopWire | Beginning, on_ready: Callable[[LoopWire | None], None] | None
     ) -> None:
         made: LoopWire | Beginning | None = None
-        protocol: asyncio.Protocol = wire
-        session = lib.lane_take_session(self.set, fd)
-        if session != ffi.NULL:
-            protocol = TLSTransport.of(OwnSession(session), cast(LoopWire, wire))
         try:
-            lost = await self._connect(fd, protocol)
+            lost = await self._connect(fd, self._with_session(fd, wire))
             if lost is None:
                 made = wire
             else:

@@ -44,7 +44,7 @@ from ..load_board import LoadBoard
 from ..loop.pump import Pump
 from ..progress import ARRIVING_SECONDS
 from ..service import Service
-from .handover import CARRIER, Handovers
+from .handover import Handovers
 from .lane_log import LaneLog
 from .lane_memory import ARRIVAL_BYTES, BATCH_COUNT, CONN_BYTES, Arrival, Memory, arrivals_of
 from .native import Native, new_native
@@ -70,11 +70,8 @@ def form_of(listener: Listener, service: Service) -> ResponseForm:
 
 def carries(service: Service, executor: Executor | InlineExecutor) -> bool:
     """Whether connections of HTTP/2 come into the lane; the event loop counts the requests of each, or logs its frames."""
-    return (
-        CARRIER in service.carriers.by_name
-        and service.wrap is not None
-        and not (service.keeps_terms or service.tells_wire or executor.is_inline)
-    )
+    counts_alone = service.keeps_terms or service.tells_wire or executor.is_inline
+    return service.carriers.in_lane is not None and not counts_alone
 
 
 class _Upload:
@@ -230,12 +227,12 @@ class Lane:
 
     def _adopt(
         self, index: int, connection: Connection, fd: int, session: OwnSession | None = None, is_used: bool = True,
-        state: Any = None,
+        state: Any = None, octets: bytes = b"",
     ) -> bool:  # fmt: skip
         """
         Take an idle connection, and its session of TLS; False: both stay where they are. The caller still owns the descriptor.
 
-        `is_used`: it has carried a request. `state`: of HTTP/2.
+        `is_used`: it has carried a request. `state`: of HTTP/2. `octets`: that have come, and HTTP/2 has not received.
         """
         try:
             own_fd = os.dup(fd)
@@ -255,7 +252,9 @@ class Lane:
         if state is None:
             is_taken = lib.lane_adopt(self.set, own_fd, index, struct, is_used)
         else:
-            is_taken = lib.lane_adopt_carrier(self.set, number, own_fd, index, struct, is_used, state)
+            is_taken = lib.lane_adopt_carrier(
+                self.set, number, own_fd, index, struct, is_used, state, octets, len(octets)
+            )
             if not is_taken:
                 lib.lane_drop_carrier(self.set, number)
         if is_taken:

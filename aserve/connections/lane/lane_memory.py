@@ -123,10 +123,10 @@ class Memory:
         if any(listener.bind.protocol == "https" for listener in listeners):
             self._sessions = ffi.from_buffer("tls_session *[]", _new_table(MAX_DESCRIPTORS * ffi.sizeof("void *")))
             set.sessions = self._sessions
+        if carries:
             set.first_stream = min(MAX_DESCRIPTORS - lib.LANE_STREAMS, descriptor_limit() or MAX_DESCRIPTORS)
-            if carries:
-                self._h2 = lib.lane_h2_new(section_bytes(config.max_head_bytes, config.max_fields))
-                set.h2 = self._h2 = ffi.gc(self._h2, lib.lane_h2_free)
+            self._h2 = lib.lane_h2_new(section_bytes(config.max_head_bytes, config.max_fields))
+            set.h2 = self._h2 = ffi.gc(self._h2, lib.lane_h2_free)
         set.input, set.input_cap, set.read_cap = self._input, BATCH_BYTES, READ_BYTES
         set.vars, set.vars_cap = self._vars, vars_bytes
         set.arrivals, set.arrivals_cap = self._arrivals, BATCH_COUNT

@@ -163,7 +163,7 @@ class Session(Carrier):
         if take is None or is_busy or self._goaways or transport.is_closing():
             return
         session, sock = map(transport.get_extra_info, ("ssl_object", "socket"))
-        if type(session) is not OwnSession:
+        if session is not None and type(session) is not OwnSession:
             return
         connections.discard(self)  # first: counted twice, it could have a stream refused
         self.is_closed = take(self.connection, sock.fileno(), session, True, self.state)

@@ -33,31 +33,15 @@ def app(environ, start_response):
     return [body or f"{path} {environ['SERVER_PROTOCOL']}".encode()]
 
 
-@pytest.fixture(params=["auto", "off"])
-def serve(request, start_server, tls_settings, authority):
-    """Start a server, and connect: serve(app) -> the server and a client; C serves plain requests, or Python."""
-    with contextlib.ExitStack() as stack:
-
-        def serve(app, **settings):
-            server = start_server(app, is_checked=False, http2="auto", native=request.param, **tls_settings, **settings)
-            context = ssl.create_default_context(cafile=str(authority.certificate))
-            return server, stack.enter_context(contextlib.closing(HTTP2Client(server.address, context=context)))
-
-        yield serve
+@pytest.fixture
+def serve(serve_http2):
+    """serve(app) -> a server and a client."""
+    return serve_http2
 
 
 def answers(client, asked):
-    """Return the bodies of the responses, and give the server room for more."""
-    streams = [client.streams[number] for number in asked]
-    while not all(stream.is_over for stream in streams):
-        client.receive()
-        for number, stream in zip(asked, streams):
-            if len(stream.body) > 30_000 and not stream.is_over:
-                with contextlib.suppress(Exception):
-                    client.frames.increment_flow_control_window(30_000)
-                    client.frames.increment_flow_control_window(30_000, number)
-                client.flush()
-    return [bytes(stream.body) for stream in streams]
+    """Return the bodies of the responses."""
+    return client.bodies(*asked)
 
 
 def lane_of(server):
@@ -150,15 +134,14 @@ def test_small_responses_behind_a_client_that_does_not_read(serve):
     wait_until(lambda: counted_bytes(server) == 0)
 
 
-def test_a_large_response_through_a_small_socket(serve, authority):
+def test_a_large_response_through_a_small_socket(serve):
     """Whenever the socket has some room, the lane goes on, also where the client makes room for all of the body at first."""
     server, _ = serve(sized)
     server.hold_clock()
     with socket.socket(fileno=os.dup(lane_of(server).set.listeners[0].fd)) as listener:
         listener.setblocking(False)  # PyPy's socket changes the flag, shared by both
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 20_000)  # less than the lane sends at once
-    context = ssl.create_default_context(cafile=str(authority.certificate))
-    with contextlib.closing(HTTP2Client(server.address, 4096, context)) as client:
+    with contextlib.closing(serve.connect(server, 4096)) as client:
         client.frames.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 1 << 24})
         client.frames.increment_flow_control_window(1 << 24)
         asked = [client.ask(request(b"GET", b"/%d" % size)) for size in (3_000_000, 2_000_000)]
@@ -507,12 +490,11 @@ def test_requests_that_come_as_the_connection_returns(serve):
         assert answers(client, asked) == [b"body", *[b"/ HTTP/2.0"] * (2 * RETURN_COUNT)]
 
 
-def test_a_client_that_leaves_as_its_connection_returns(serve, authority):
+def test_a_client_that_leaves_as_its_connection_returns(serve):
     """No connection is left, in the lane or on the event loop."""
     server, client = serve(app)
-    context = ssl.create_default_context(cafile=str(authority.certificate))
     for _ in range(20):
-        with contextlib.closing(HTTP2Client(server.address, context=context)) as leaving:
+        with contextlib.closing(serve.connect(server)) as leaving:
             answers(leaving, [leaving.ask(request(b"POST", b"/up"), LARGE)])
             for _ in range(RETURN_COUNT):
                 leaving.ask(request(b"GET", b"/"))
@@ -584,7 +566,7 @@ def test_the_number_of_a_stream_that_has_left(serve):
     assert server.call(lambda: lib.lane_has_left(lane_of(server).set, -1)) == 0
 
 
-def test_idle_connections_leave_numbers_to_streams(serve, authority):
+def test_idle_connections_leave_numbers_to_streams(serve):
     """With as many connections as the lane takes, their requests are the lane's, and a further connection is the event loop's."""
     server, client = serve(app)
     answers(client, [client.ask(request(b"GET", b"/0"))])
@@ -601,8 +583,7 @@ def test_idle_connections_leave_numbers_to_streams(serve, authority):
     asked = [client.ask(request(b"GET", b"/%d" % number)) for number in range(100)]
     assert answers(client, asked) == [b"/%d HTTP/2.0" % number for number in range(100)]
     assert server.call(lambda: lane_of(server).request_count) == 101
-    context = ssl.create_default_context(cafile=str(authority.certificate))
-    with contextlib.closing(HTTP2Client(server.address, context=context)) as other:
+    with contextlib.closing(serve.connect(server)) as other:
         assert answers(other, [other.ask(request(b"GET", b"/1"))]) == [b"/1 HTTP/2.0"]
         assert server.call(lambda: len(server.server._listening.connections)) == 1
         server.call(lambda: [lib.lane_drop_carrier(set, number) for number in numbers])

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import ssl
-
 import pytest
 from h2.errors import ErrorCodes
 from harness.http2 import request
-from harness.http2_client import HTTP2Client
 from harness.waiting import wait_until
 
 pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
@@ -81,18 +77,17 @@ class Served:
         return self.server.call(lambda: self.lane.count + len(self.server.server._listening.connections))
 
 
-@pytest.fixture(params=["auto", "off"])
-def serve(request, start_server, tls_settings, authority):
-    """Start a server, and connect: C serves plain requests, or Python."""
-    with contextlib.ExitStack() as stack:
+@pytest.fixture
+def serve(serve_http2):
+    """Start a server, and connect; a further client is `connect`."""
 
-        def serve(**settings):
-            server = start_server(app, is_checked=False, http2="auto", native=request.param, **tls_settings, **settings)
-            server.hold_clock()  # a body that takes more than a moment would leave the lane
-            context = ssl.create_default_context(cafile=str(authority.certificate))
-            return Served(server, stack.enter_context(contextlib.closing(HTTP2Client(server.address, context=context))))
+    def serve(**settings):
+        server, client = serve_http2(app, **settings)
+        server.hold_clock()  # a body that takes more than a moment would leave the lane
+        return Served(server, client)
 
-        yield serve
+    serve.connect = lambda server: Served(server, serve_http2.connect(server))
+    return serve
 
 
 def length(octets):
@@ -253,17 +248,14 @@ def test_requests_on_their_way_are_connections(serve):
     assert served.end(*asked, part=b"a") == [b"/%d 1 a" % number for number in range(3)]
 
 
-def test_all_bodies_of_a_lane_have_a_bound(serve, authority):
+def test_all_bodies_of_a_lane_have_a_bound(serve):
     """Beyond it a connection is the event loop's; nothing is lost."""
     served = serve()
-    context = ssl.create_default_context(cafile=str(authority.certificate))
     octets = b"x" * 120_000
-    with contextlib.ExitStack() as stack:
-        others = []
-        while len(others) < 100 and served.is_in_lane:
-            client = stack.enter_context(contextlib.closing(HTTP2Client(served.server.address, context=context)))
-            others.append(Served(served.server, client))
-            begun = [others[-1].begin(b"/1", length(octets + b"y"), part=octets) for _ in range(7)]
-            others[-1].wait_until_received()
-        assert 64 < len(others) < 100, len(others)
-        assert others[-1].end(*begun, part=b"y") == [b"/1 120001 ..."] * 7
+    others = []
+    while len(others) < 100 and served.is_in_lane:
+        others.append(serve.connect(served.server))
+        begun = [others[-1].begin(b"/1", length(octets + b"y"), part=octets) for _ in range(7)]
+        others[-1].wait_until_received()
+    assert 64 < len(others) < 100, len(others)
+    assert others[-1].end(*begun, part=b"y") == [b"/1 120001 ..."] * 7

@@ -1,13 +1,10 @@
 """Responses in pieces over HTTP/2, sent in C: each stays in the lane while there is room for its pieces, and is the same as Python's."""
 
-import contextlib
-import ssl
 import threading
 
 import pytest
 from h2.errors import ErrorCodes
 from harness.http2 import request
-from harness.http2_client import HTTP2Client
 from harness.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
@@ -64,17 +61,10 @@ def app(environ, start_response):
     return Closing(pieces)
 
 
-@pytest.fixture(params=["auto", "off"])
-def serve(request, start_server, tls_settings, authority):
-    """Start a server, and connect: serve(app) -> the server and a client; C sends the pieces, or Python."""
-    with contextlib.ExitStack() as stack:
-
-        def serve(app, **settings):
-            server = start_server(app, is_checked=False, http2="auto", native=request.param, **tls_settings, **settings)
-            context = ssl.create_default_context(cafile=str(authority.certificate))
-            return server, stack.enter_context(contextlib.closing(HTTP2Client(server.address, context=context)))
-
-        yield serve
+@pytest.fixture
+def serve(serve_http2):
+    """serve(app) -> a server and a client."""
+    return serve_http2
 
 
 def is_native(server):
@@ -86,30 +76,13 @@ def is_in_lane(server):
     return server.call(lambda: server.server._listening.lane.count == 1 and not server.server._listening.connections)
 
 
-def receive(client, *asked):
-    """Return the streams' bodies when all are over."""
-    streams = [client.streams[number] for number in asked]
-    given = dict.fromkeys(asked, 0)
-    while not all(stream.is_over for stream in streams):
-        client.receive()
-        for number, stream in zip(asked, streams):
-            got = len(stream.body) - given[number]
-            if got > 10_000 and not stream.is_over:
-                given[number] += got
-                with contextlib.suppress(Exception):
-                    client.frames.increment_flow_control_window(got)
-                    client.frames.increment_flow_control_window(got, number)
-                client.flush()
-    return [bytes(stream.body) for stream in streams]
-
-
 @pytest.mark.parametrize("path", sorted(WHOLE))
 @pytest.mark.provokes("the app gave more body")
 def test_a_body_comes_whole(serve, path):
     """One with room for each piece stays in the lane; a client without room takes the rest from the event loop."""
     server, client = serve(app)
     asked = client.ask(request(b"GET", path.encode()))
-    assert receive(client, asked) == [WHOLE[path]]
+    assert client.bodies(asked) == [WHOLE[path]]
     assert client.streams[asked].reset_code is None
     if is_native(server):
         assert is_in_lane(server) == (path in IN_LANE)
@@ -120,7 +93,7 @@ def test_streams_beside_each_other(serve):
     server, client = serve(app, threads=4)
     paths = [*sorted(WHOLE), *IN_LANE] * 2
     asked = [client.ask(request(b"GET", path.encode())) for path in paths]
-    assert receive(client, *asked) == [WHOLE[path] for path in paths]
+    assert client.bodies(*asked) == [WHOLE[path] for path in paths]
 
 
 @pytest.mark.parametrize(("size", "is_short"), [(5, True), (200_000, True), (1 << 20, True), ((1 << 20) + 1, False)])
@@ -138,7 +111,7 @@ def test_a_file_that_is_not_long_is_sent_in_the_lane(serve, tmp_path, size, is_s
 
     server, client = serve(app)
     server.hold_clock()
-    assert receive(client, client.ask(request(b"HEAD" if is_head else b"GET", b"/"))) == [
+    assert client.bodies(client.ask(request(b"HEAD" if is_head else b"GET", b"/"))) == [
         (PIECE * 60)[: size * (not is_head)]
     ]
     assert is_in_lane(server) == (is_short or is_head)
@@ -150,7 +123,7 @@ def test_a_response_to_head_has_no_body(serve, path):
     """The fields are those of GET."""
     _, client = serve(app)
     asked = client.ask(request(b"HEAD", path.encode()))
-    assert receive(client, asked) == [b""]
+    assert client.bodies(asked) == [b""]
     assert client.streams[asked].reset_code is None
     length = dict(RESPONSES[path][0]).get("Content-Length")
     assert dict(client.streams[asked].heads[0]).get(b"content-length") == (length and length.encode())
@@ -162,13 +135,13 @@ def test_a_body_that_cannot_be_finished_ends_with_a_reset(serve, path):
     """RFC 9113 8.1: the client knows that it is not whole; other streams go on."""
     _, client = serve(app)
     asked = [client.ask(request(b"GET", each.encode())) for each in (path, "/two")]
-    assert receive(client, *asked)[1] == b"two"
+    assert client.bodies(*asked)[1] == b"two"
     assert client.streams[asked[0]].reset_code == ErrorCodes.INTERNAL_ERROR
 
 
 def test_write_comes_before_the_pieces(serve):
     _, client = serve(app)
-    assert receive(client, client.ask(request(b"GET", b"/written"))) == [b"ab"]
+    assert client.bodies(client.ask(request(b"GET", b"/written"))) == [b"ab"]
 
 
 @pytest.mark.parametrize("threads", [1, 4])
@@ -190,7 +163,7 @@ def test_a_piece_does_not_wait_for_the_next(serve, threads):
     while client.streams[asked].body != b"first":
         client.receive()
     go_on.set()
-    assert receive(client, asked) == [b"firstsecond"]
+    assert client.bodies(asked) == [b"firstsecond"]
 
 
 def test_an_app_on_the_event_loop_has_its_pieces_sent(serve):
@@ -198,7 +171,7 @@ def test_an_app_on_the_event_loop_has_its_pieces_sent(serve):
     _, client = serve(app, threads=0)
     for path in ("/two", "/sized", "/written", "/window"):
         expected = WHOLE.get(path, b"ab")
-        assert receive(client, client.ask(request(b"GET", path.encode()))) == [expected]
+        assert client.bodies(client.ask(request(b"GET", path.encode()))) == [expected]
 
 
 def test_the_iterable_is_closed_once_after_its_last_piece(serve):
@@ -209,7 +182,7 @@ def test_the_iterable_is_closed_once_after_its_last_piece(serve):
         return Closing(iter([told.append("piece") or b"a"]), lambda: told.append("close"))
 
     _, client = serve(app)
-    assert receive(client, client.ask(request(b"GET", b"/"))) == [b"a"]
+    assert client.bodies(client.ask(request(b"GET", b"/"))) == [b"a"]
     assert told == ["piece", "close"]
 
 
@@ -233,6 +206,6 @@ def test_a_client_that_resets_its_stream_ends_the_body(serve):
         client.receive()
     client.frames.reset_stream(asked, ErrorCodes.CANCEL)
     client.flush()
-    assert receive(client, client.ask(request(b"GET", b"/"))) == [b"a"]  # the reset was received before
+    assert client.bodies(client.ask(request(b"GET", b"/"))) == [b"a"]  # the reset was received before
     gone.set()
     assert closed.wait(PATIENCE_SECONDS)
