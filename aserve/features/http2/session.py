@@ -181,9 +181,9 @@ class Session(Carrier):
         self._calls.add(exchange)
         stream = self._new_stream(stream_id, wire, StreamRequest(self._scratch, True))
         stream.has_no_body = exchange.method_and_target.startswith("HEAD ")
-        stream.begin()
         if connection.unsent_bytes is not None:
-            stream.go_on(connection.unsent_bytes)
+            stream.go_on(connection.unsent_bytes)  # first: where the app is done, the stream ends as it begins here
+        stream.begin()
         if self._frames.room(stream_id) == http2.GONE:
             self.leave(stream)
         self._calls.go_on_soon()

@@ -209,3 +209,30 @@ def test_a_client_that_resets_its_stream_ends_the_body(serve):
     assert client.bodies(client.ask(request(b"GET", b"/"))) == [b"a"]  # the reset was received before
     gone.set()
     assert closed.wait(PATIENCE_SECONDS)
+
+
+@pytest.mark.parametrize("fields", [[], [("Content-Length", "4")]])
+def test_an_end_behind_a_connection_that_has_left_is_sent(serve, fields):
+    """All pieces are out as another response takes the connection along: the client gets the end, and no reset."""
+    go_on = threading.Event()
+
+    def last():
+        yield b"last"
+        assert go_on.wait(PATIENCE_SECONDS)
+
+    def app(environ, start_response):
+        write = start_response("200 OK", fields if environ["PATH_INFO"] == "/last" else [])
+        if environ["PATH_INFO"] == "/last":
+            return Closing(last())
+        write(b"a")
+        return [b"b"]
+
+    server, client = serve(app, threads=2)
+    asked = client.ask(request(b"GET", b"/last"))
+    while client.streams[asked].body != b"last":
+        client.receive()
+    assert receive(client, client.ask(request(b"GET", b"/written"))) == [b"ab"]
+    assert not is_in_lane(server)
+    go_on.set()
+    assert receive(client, asked) == [b"last"]
+    assert client.streams[asked].reset_code is None
