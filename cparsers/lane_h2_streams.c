@@ -246,7 +246,7 @@ int64_t send_stream(lane *set, int number, const struct iovec *parts,
 
 int64_t lane_taken(lane *set, int number)
 {
-    carrier *c = held_carrier(set, number);
+    carrier *c = is_in_table(set, number) ? held_carrier(set, number) : NULL;
     int64_t taken;
 
     if (c == NULL)

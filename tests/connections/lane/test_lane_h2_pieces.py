@@ -7,6 +7,8 @@ from h2.errors import ErrorCodes
 from harness.http2 import request
 from harness.waiting import PATIENCE_SECONDS, wait_until
 
+from aserve._cparsers import lib
+
 pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
 PIECE = b"".join(b"%07d " % number for number in range(2500))  # 20,000 octets: three of them fit a client's window
 FAULTS = ["raised", "broke PEP 3333", "internal error"]
@@ -236,3 +238,9 @@ def test_an_end_behind_a_connection_that_has_left_is_sent(serve, fields):
     go_on.set()
     assert receive(client, asked) == [b"last"]
     assert client.streams[asked].reset_code is None
+
+
+def test_a_stream_that_has_left_has_no_octets_taken(serve):
+    """A second thread of the app may have called write(), and taken the stream along, before the worker asks."""
+    server, _ = serve(app)
+    assert server.call(lambda: lib.lane_taken(server.server._listening.lane.set, -1)) == -1
