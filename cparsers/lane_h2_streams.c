@@ -203,7 +203,7 @@ static int put_parts(carrier *c, place *at, const struct iovec *parts,
         (c->is_behind && c->h2.out_len + left > MOST_UNSENT))
         return 0;
     if (head_len > 0 || left == 0)
-        sent = h2_send(&c->h2, at->stream, parts->iov_base, head_len, NULL, 0,
+        sent = h2_send(&c->h2, at->stream, parts->iov_base, head_len, "", 0,
                        is_last && left == 0 ? H2_END_STREAM : 0u);
     if (sent == H2_MALFORMED)
         h2_reset(&c->h2, at->stream, H2_INTERNAL_ERROR);

@@ -42,13 +42,16 @@ enum {
     ZERO_RETURN = 6
 };
 
+/* Of an answer whose head is not sent. */
+#define WHOLE SIZE_MAX
+
 /* A request for a worker; or for the main thread: with a path one that a worker
  * could not answer in the lane, without one a connection that has left. */
 typedef struct {
     int number;
     uint32_t carrier;
     char path[PATH_CAP];
-    size_t left; /* of a body whose head, or beginning, is sent */
+    size_t left; /* of a body whose head, or beginning, is sent; or WHOLE */
 } job;
 
 typedef struct {
@@ -173,7 +176,7 @@ static void answer(const job *request, unsigned *seed)
 {
     uint32_t len = (uint32_t)strlen(request->path);
     int whole = (int)(sizeof head - 1 + len), took;
-    size_t left = 0;
+    size_t left = WHOLE;
 
     if (roll(seed, 8) == 0)
         nap(roll(seed, 400));
@@ -183,7 +186,7 @@ static void answer(const job *request, unsigned *seed)
         if (keep_large(request->number))
             return;
     } else if (request->carrier != 0 && roll(seed, 4) == 0) {
-        if (answer_in_pieces(request, len, roll(seed, len), &left))
+        if (answer_in_pieces(request, len, roll(seed, len + 1), &left))
             return;
     } else if (request->carrier == 0 || roll(seed, 16) > 0) {
         took = lane_reply(&set, request->number, head, sizeof head - 1,
@@ -406,14 +409,15 @@ static int take_data(client *self, unsigned i, const unsigned char *at,
 {
     size_t got = self->open[i].got, whole;
     const char *body = body_of(self->open[i].path, &whole);
+    int is_end = at[4] & 1; /* perhaps without an octet, behind the last */
 
     require(got + len <= whole && memcmp(at + 9, body + got, len) == 0 &&
-                (at[4] & 1) == (got + len == whole),
+                (!is_end || got + len == whole),
             "a stream gets its own response");
     self->open[i].got += len;
-    if (got + len < whole)
+    if (!is_end)
         give_room(self, self->open[i].id, len);
-    return got + len == whole;
+    return is_end;
 }
 
 static void take_frame(client *self, const unsigned char *at, size_t len)
@@ -611,13 +615,13 @@ static void send_body(outsider *at, unsigned i)
     at->answers[i].left = n < 0 ? 0 : left - (size_t)n;
 }
 
-/* left: of a body whose head is sent; else 0. */
+/* left: see job. */
 static void send_answer(outsider *at, uint32_t id, const char *path,
                         size_t left)
 {
     unsigned i = id / 2 % 256;
 
-    if (left == 0) {
+    if (left == WHOLE) {
         body_of(path, &left);
         h2_send(&at->h2, id, head, sizeof head - 1, NULL, 0, 0);
     }
@@ -641,7 +645,7 @@ static void act(outsider *at, const h2_event *event, const char *text)
                 "a stream has its own body");
     if ((event->kind == H2_REQUEST || event->kind == H2_DATA) &&
         event->flags & H2_END_STREAM)
-        send_answer(at, event->stream, path, 0);
+        send_answer(at, event->stream, path, WHOLE);
     at->is_over |= event->kind == H2_FAILED;
 }
 
