@@ -189,7 +189,7 @@ def test_the_iterable_is_closed_once_after_its_last_piece(serve):
 
 
 def test_a_client_that_resets_its_stream_ends_the_body(serve):
-    """The app is not asked for more; the other streams go on in the lane."""
+    """The app is not asked for more; the other streams go on, out of the lane."""
     gone, closed = threading.Event(), threading.Event()
 
     def endless():
