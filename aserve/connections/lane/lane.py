@@ -566,6 +566,7 @@ class Lane:
         is_owned = kind in (WHOLE, lib.LANE_DONE) or (kind in (BEGUN, lib.LANE_PART) and lib.lane_own(self.set, fd))
         if self.is_stream(fd):
             self.handovers.drop_kept(fd)  # first: another stream may have the number then
+            self.connections.pop(fd, None)
             if lib.lane_release(self.set, fd):
                 lib.lane_take_stream(self.set, fd)
         elif kind == lib.LANE_LEFT or (is_owned and lib.lane_release(self.set, fd)):

@@ -269,20 +269,6 @@ def test_a_lane_that_closes_ends_large_responses(serve):
     client.close()
 
 
-def test_an_end_that_cannot_be_told_gives_the_memory_back(serve):
-    """Without memory for the arrivals, the response counts no more, and its client learns that it is not whole."""
-    server, client = serve(sized)
-    server.hold_clock()
-    asked = client.ask(request(b"GET", b"/200000"))
-    wait_until(lambda: server.call(lambda: any(large.is_kept for large in lane_of(server).handovers.kept.values())))
-    (number,) = lane_of(server).handovers.kept
-    server.call(lambda: lane_of(server).close_lost(number, lib.LANE_ENDED))
-    assert counted_bytes(server) == 0 and not lane_of(server).handovers.kept
-    while not client.streams[asked].is_over:
-        client.receive()
-    assert client.streams[asked].reset_code is not None
-
-
 def test_a_stream_that_leaves_keeps_its_urgency(serve):
     """The rest of an urgent response is sent first, by the lane or by the event loop."""
     server, client = serve(sized)

@@ -244,3 +244,24 @@ def test_a_stream_that_has_left_has_no_octets_taken(serve):
     """A second thread of the app may have called write(), and taken the stream along, before the worker asks."""
     server, _ = serve(app)
     assert server.call(lambda: lib.lane_taken(server.server._listening.lane.set, -1)) == -1
+
+
+def test_an_end_that_cannot_be_told_gives_the_memory_back(serve):
+    """Without memory for the arrivals, the response counts no more, and its client learns that it is not whole."""
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return [PIECE * 10]
+
+    server, client = serve(app)
+    server.hold_clock()
+    lane = server.server._listening.lane
+    asked = client.ask(request(b"GET", b"/"))
+    wait_until(lambda: server.call(lambda: any(large.is_kept for large in lane.handovers.kept.values())))
+    (number,) = lane.handovers.kept
+    server.call(lambda: lane.close_lost(number, lib.LANE_ENDED))
+    assert server.call(lambda: lane.services[0].budgets.memory.count) == 0 and not lane.handovers.kept
+    assert not server.call(lambda: lane.exchanges)  # or the log would have a second line
+    while not client.streams[asked].is_over:
+        client.receive()
+    assert client.streams[asked].reset_code is not None
