@@ -234,9 +234,7 @@ int64_t send_stream(lane *set, int number, const struct iovec *parts,
     pthread_mutex_lock(&c->lock);
     if (c->where == IN_LANE)
         is_put = put_parts(c, at, parts, count, 0);
-    if (is_put == 1 && set->stall_us == 0)
-        send_frames(set, c); /* no other thread does while the app runs */
-    else if (is_put == 1)
+    if (is_put == 1)
         send_or_list(set, c);
     pthread_mutex_unlock(&c->lock);
     let_go(set, c);

@@ -233,10 +233,10 @@ def test_an_end_behind_a_connection_that_has_left_is_sent(serve, fields):
     asked = client.ask(request(b"GET", b"/last"))
     while client.streams[asked].body != b"last":
         client.receive()
-    assert receive(client, client.ask(request(b"GET", b"/written"))) == [b"ab"]
+    assert client.bodies(client.ask(request(b"GET", b"/written"))) == [b"ab"]
     assert not is_in_lane(server)
     go_on.set()
-    assert receive(client, asked) == [b"last"]
+    assert client.bodies(asked) == [b"last"]
     assert client.streams[asked].reset_code is None
 
 

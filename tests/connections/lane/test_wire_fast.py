@@ -339,3 +339,18 @@ def test_a_client_that_is_late(wired):
     large.exchange = exchange
     connection.wire.go_on_large(large, FILE)
     assert closed == [1] and exchange.response is None
+
+
+@pytest.mark.parametrize(("size", "is_closed", "is_read"), [(3, False, True), (4, False, False), (3, True, False)])
+def test_a_file_for_a_stream(tmp_path, size, is_closed, is_read):
+    """The event loop meets the fault of a file that is closed, or has fewer octets than the head says."""
+    path = tmp_path / "file"
+    path.write_bytes(b"abcd")
+    file = path.open("rb")
+    if is_closed:
+        file.close()
+    reply = FileResponse(b"head", file, 1, size, file.close)
+    found = wire_fast._octets_of(reply)
+    assert found == (b"head", b"bcd") if is_read else found is reply
+    assert file.closed == (is_read or is_closed)
+    file.close()
