@@ -183,15 +183,16 @@ class Terminal:
         return output
 
     def serve(self, text: str) -> str:
-        """Start a server in place of the last one; return its log once it serves."""
+        """Start a server in place of the last one; return its log once all of it serves."""
         self.stop()
         self._log.write_text("")
         self._server = int(self.type(f"{text} >> {self._log} 2>&1 &\necho $!")[1].split()[-1])
 
         def look() -> str:
             log = self._log.read_text()
-            assert "serving on" in log or self._is_there(), f"{text}\n{log}"
-            return log if "serving on" in log else ""
+            begun = re.search(r"serving on .*?(?: with (\d+) workers?)?(?: \(|$)", log, re.MULTILINE)
+            assert begun or self._is_there(), f"{text}\n{log}"
+            return log if begun and len(re.findall(r"worker \d+ .* is ready", log)) >= int(begun[1] or 0) else ""
 
         return wait_until(look, explain=lambda: f"{text}\n{self._log.read_text()}")
 
