@@ -246,15 +246,9 @@ class Acts:
     # Those that could not start
 
     def _miss(self, action: Action) -> None:
-        """Report that an awaited worker, or the mold for the worker, could not start."""
         end: End = action.end
         logger.error("%s could not start: %s; clients that waited for it were not served", end.name, end.why)
         self._fleet.on_unfinished()
-
-    def _repeat(self, action: Action) -> None:
-        """Report that another mold is to fork an awaited worker."""
-        end: End = action.end
-        logger.warning("%s could not start: %s; another mold is to fork it, as clients wait", end.name, end.why)
 
     def _give_up(self, action: Action) -> None:
         end: End = action.end
@@ -262,7 +256,6 @@ class Acts:
         self._parts.attached.end()
 
     def _show(self, action: Action) -> None:
-        """Start at once a worker to show the fault."""
         end: End = action.end
         self._tell(end)
         self._crew.forget_failures(end.slot)

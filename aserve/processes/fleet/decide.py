@@ -46,9 +46,7 @@ def _judge(fleet: Fleet, end: End) -> Do:
     if end.stood is READY and not fleet.is_unproven(end.plan):
         return Do.RESTART
     if fleet.is_ending or (end.slot != MOLD and end.slot not in fleet.slots):
-        if not fleet.is_awaited:
-            return Do.NOTE
-        return Do.REPEAT if end.is_unborn else Do.MISS
+        return Do.MISS if fleet.is_awaited and not end.is_unborn else Do.NOTE
     if end.plan is not fleet.target:
         return Do.IGNORE
     # A fault that is shown already: the worker for showing has failed, without a fault of the app.

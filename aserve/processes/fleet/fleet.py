@@ -48,7 +48,6 @@ class Do(enum.Enum):
     NOTE = "it was told to end, or nothing depends on it any more"
     RESTART = "it served: let its slot wait before another is started"
     MISS = "clients waited for it, and all ends"
-    REPEAT = "the same, but its mold has ended: another mold may fork it"
     GIVE_UP = "it was the first of all, and could not start: there is nothing to serve"
     SHOW = "--reload: start another at once, which shows the fault until the app is mended"
     IGNORE = "a reload has begun since it was started, and starts another"
@@ -287,7 +286,7 @@ class Fleet:
             action.worker.is_silent = True
         elif do is Do.STOP_WAITING:
             self.awaited_until, self.is_wanted = NEVER, False
-        elif do is Do.REPEAT:
-            self.is_wanted = True
+        elif do is Do.NOTE and end.is_unborn:
+            self.is_wanted = self.is_awaited  # another mold may fork it
         elif do is Do.MISS or (do is Do.START and action.slot != MOLD):
             self.is_wanted = False

@@ -284,7 +284,7 @@ def test_clients_wait_for_a_worker_whose_mold_has_ended():
     world.end(newest(world, MOLD))
     world.fleet.is_ending = world.fleet.is_awaited = True
     world.settle()
-    assert dos(world.end(worker, is_unborn=True)) == [Do.REPEAT, Do.START]
+    assert dos(world.end(worker, is_unborn=True)) == [Do.NOTE, Do.START]
     assert [(action.do, action.slot) for action in world.ready(newest(world, MOLD))] == [(Do.START, 1), (Do.DRAIN, 0)]
 
 
