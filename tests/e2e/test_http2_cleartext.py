@@ -1,10 +1,14 @@
 """HTTP/2 without TLS (--http2 h2c): the operator's proxies may begin with HTTP/2."""
 
+import contextlib
 import json
+import signal
 
 import httpx
 import pytest
 from harness import apps
+from harness.http2 import request
+from harness.http2_client import CleartextClient
 from harness.http2_frames import PREFACE, SETTINGS, frame
 from harness.tls_clients import SECONDS
 
@@ -94,3 +98,17 @@ def test_a_unix_socket(start_server, tmp_path):
     serve(start_server, "unix", bind=f"unix:{path}")
     with httpx.Client(transport=httpx.HTTPTransport(uds=path, http1=False, http2=True), timeout=SECONDS) as client:
         assert client.get("http://a/").json()["SERVER_PROTOCOL"] == "HTTP/2.0"
+
+
+def test_a_reload_ends_connections_that_idle(start_workers):
+    """A proxy's connection gets its last answer, GOAWAY and the end: no other process could go on with its state."""
+    process = start_workers("--workers", "1", "--http2", "h2c", "--trusted-proxies", "127.0.0.1", app="one")
+    process.wait_for_workers(1)
+    with contextlib.closing(CleartextClient(process.address)) as client:
+        assert client.bodies(client.ask(request(b"GET", b"/")))[0].startswith(b"one")
+        process.write_app("two")
+        process.signal(signal.SIGHUP)
+        client.recv_to_end()
+        assert [code for _, code in client.goaways] == [0, 0]
+    with contextlib.closing(CleartextClient(process.address)) as client:
+        assert client.bodies(client.ask(request(b"GET", b"/")))[0].startswith(b"two")
