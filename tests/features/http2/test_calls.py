@@ -99,10 +99,10 @@ def test_a_flood_of_requests_that_wait(crowded):
 
 @pytest.mark.parametrize("is_own", [False, True])
 def test_a_connection_that_the_lane_does_not_take(connect, is_own):
-    """The lane is asked for a session of C's alone; without a place there, the connection is served on."""
+    """The lane is asked for a session of C's, not of Python's ssl module; without a place there, the connection is served on."""
     client, asked = connect(), []
     client.harness.service.take_carrier = lambda *given: asked.append(given) or False
-    client.transport.extra["ssl_object"] = OwnSession.__new__(OwnSession) if is_own else None
+    client.transport.extra["ssl_object"] = OwnSession.__new__(OwnSession) if is_own else object()
     for _ in range(RETURN_COUNT + 1):
         stream = client.ask()
         client.pump()
