@@ -6,9 +6,9 @@
 
 #include <pthread.h>
 
-/* Octets that are made beyond what its socket takes.  Guess: a piece of a
- * body, and some small responses. */
-enum { MOST_UNSENT = 1 << 16 };
+/* Octets that are made beyond what its socket takes, as frames or as records.
+ * Guess: two pieces of bodies, and some small responses. */
+enum { MOST_UNSENT = 1 << 17 };
 
 /* Where a carrier is. */
 enum { IN_LANE, LEFT, CLOSED };
@@ -116,7 +116,10 @@ __attribute__((visibility("hidden"))) void let_go(lane *set, carrier *c);
 __attribute__((visibility("hidden"))) void drop_half(lane *set, carrier *c,
                                                      half **at);
 
-/* lane_h2_streams.c: send frames now, or let the leader do so; locked. */
+/* lane_h2_streams.c: how many there are; locked. */
+__attribute__((visibility("hidden"))) size_t count_unsent(const lane *set,
+                                                          const carrier *c);
+/* Send frames now, or let the leader do so; locked. */
 __attribute__((visibility("hidden"))) void send_frames(lane *set, carrier *c);
 __attribute__((visibility("hidden"))) void send_or_list(lane *set, carrier *c);
 /* lane_h2_bodies.c: send of the bodies that wait, for a while; they end, each

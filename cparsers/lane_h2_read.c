@@ -342,7 +342,7 @@ static int read_once(lane *set, carrier *c, int *is_full, uint32_t *n,
         return next;
     if (c->is_behind) /* now: to read has perhaps flushed the session */
         send_frames(set, c);
-    if (c->is_behind && c->h2.out_len > MOST_UNSENT)
+    if (c->is_behind && count_unsent(set, c) > MOST_UNSENT)
         return LEAVES; /* it asks, and does not read */
     if (c->waiting != 0 && set->is_looking)
         c->has_more = 1;

@@ -48,6 +48,13 @@ void end_stream(lane *set, carrier *c, int number)
     uncount_stream(set, c);
 }
 
+size_t count_unsent(const lane *set, const carrier *c)
+{
+    const tls_session *session = session_of(set, c->fd);
+
+    return c->h2.out_len + (session != NULL ? tls_out_len(session) : 0);
+}
+
 void send_frames(lane *set, carrier *c)
 {
     struct iovec part = {c->h2.out, c->h2.out_len};
@@ -189,8 +196,8 @@ static size_t len_of(const struct iovec *parts, int count)
 /* Make the frames of a response, or of a part: the first begins with the head.
  * Returns 1; 0: there is no room for all; -1: the client has reset the
  * stream. */
-static int put_parts(carrier *c, place *at, const struct iovec *parts,
-                     int count, int is_last)
+static int put_parts(const lane *set, carrier *c, place *at,
+                     const struct iovec *parts, int count, int is_last)
 {
     size_t head_len = at->taken < 0 ? head_len_of(parts) : 0;
     size_t left = len_of(parts, count) - head_len, skipped = head_len;
@@ -200,7 +207,7 @@ static int put_parts(carrier *c, place *at, const struct iovec *parts,
         return -1;
     if ((at->taken < 0 && head_len == 0) || left > (size_t)window ||
         left > MOST_AT_ONCE ||
-        (c->is_behind && c->h2.out_len + left > MOST_UNSENT))
+        (c->is_behind && count_unsent(set, c) + left > MOST_UNSENT))
         return 0;
     if (head_len > 0 || left == 0)
         sent = h2_send(&c->h2, at->stream, parts->iov_base, head_len, "", 0,
@@ -233,7 +240,7 @@ int64_t send_stream(lane *set, int number, const struct iovec *parts,
     hold(c);
     pthread_mutex_lock(&c->lock);
     if (c->where == IN_LANE)
-        is_put = put_parts(c, at, parts, count, 0);
+        is_put = put_parts(set, c, at, parts, count, 0);
     if (is_put == 1)
         send_or_list(set, c);
     pthread_mutex_unlock(&c->lock);
@@ -267,7 +274,7 @@ int reply_stream(lane *set, int number, const struct iovec *parts, int count)
     pthread_mutex_lock(&c->lock);
     is_owed = len > 0 || at->taken >= 0; /* else lane_keep has sent all */
     if (c->where == IN_LANE && is_owed)
-        is_put = put_parts(c, at, parts, count, 1);
+        is_put = put_parts(set, c, at, parts, count, 1);
     if (is_owed && (is_put == 0 || c->where == LEFT)) {
         pthread_mutex_unlock(&c->lock);
         let_go(set, c);
