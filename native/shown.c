@@ -75,6 +75,8 @@ int shown_put_escaped(shown *self, octets from)
     size_t done = 0;
     char *to;
 
+    if (from.size == 0) /* there may be no memory to point to */
+        return 1;
     if (!reserve(self, 6 * from.size))
         return 0;
     to = self->at + self->size;

@@ -56,7 +56,7 @@ class Gate:
         self.at_gate.acquire()
         self.go.acquire()
         ffi = self.native.ffi
-        self._callback = ffi.callback("int(lane *, int)", self._poll, error=0, onerror=lambda *_: True)
+        self._callback = ffi.callback("int(lane *, int)", self._poll, error=0, onerror=lambda *_: 0)
         self.native._POINTERS["poll"] = int(ffi.cast("uintptr_t", self._callback))
 
     def _poll(self, set, milliseconds):
