@@ -88,9 +88,9 @@ class Beginning(asyncio.Protocol):
         """Let the lane go on from here, with the octets that have come."""
         take, sock = self._service.take_carrier, self._transport.get_extra_info("socket")
         self.connection.wire = LOST  # until it has one
+        self._service.connections.discard(self)  # first: counted twice, it could have a stream refused
         if take is None or not take(self.connection, sock.fileno(), None, False, carrier.state, self._received):
             return False
-        self._service.connections.discard(self)
         self._transport.close()
         return True
 
