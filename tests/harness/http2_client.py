@@ -179,13 +179,15 @@ class HTTP2Client(TLSClient):
         streams, given = [self.streams[stream_id] for stream_id in asked], dict.fromkeys(asked, 0)
         while not all(stream.is_over for stream in streams):
             self.receive()
-            for stream_id, stream in zip(asked, streams):
-                count = len(stream.body) - given[stream_id]
-                if count > 10_000:
-                    given[stream_id] += count
+            counts = {stream_id: len(self.streams[stream_id].body) - given[stream_id] for stream_id in asked}
+            if sum(counts.values()) <= 10_000:
+                continue
+            for stream_id, count in counts.items():
+                given[stream_id] += count
+                if count:
                     self.frames.increment_flow_control_window(count)
-                    if not stream.is_over:
-                        self.frames.increment_flow_control_window(count, stream_id)
+                if count and not self.streams[stream_id].is_over:
+                    self.frames.increment_flow_control_window(count, stream_id)
             self.flush()
         return [bytes(stream.body) for stream in streams]
 
