@@ -754,7 +754,7 @@ static void take_into_lane(int fd)
         number = lane_new_carrier(&set);
     h2_begin(&h2, &limits);
     if (number >= 0) {
-        if (lane_adopt_carrier(&set, number, fd, 0, session, 0, &h2, NULL, 0))
+        if (lane_adopt_carrier(&set, number, fd, 0, session, 0, &h2))
             return;
         require(is_wild, "a lane that is open takes a connection");
         lane_drop_carrier(&set, number);

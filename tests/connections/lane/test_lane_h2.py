@@ -39,11 +39,6 @@ def serve(serve_http2):
     return serve_http2
 
 
-def answers(client, asked):
-    """Return the bodies of the responses."""
-    return client.bodies(*asked)
-
-
 def lane_of(server):
     return server.server._listening.lane
 
@@ -52,7 +47,7 @@ def test_requests_without_a_body_are_answered_in_the_lane(serve):
     """Many at once, each with its own answer."""
     server, client = serve(app)
     asked = [client.ask(request(b"GET", b"/%d" % number)) for number in range(50)]
-    assert answers(client, asked) == [b"/%d HTTP/2.0" % number for number in range(50)]
+    assert client.bodies(*asked) == [b"/%d HTTP/2.0" % number for number in range(50)]
     assert server.call(lambda: lane_of(server).request_count) == 50
     assert not server.call(lambda: len(server.server._listening.connections))  # none on the event loop
 
@@ -61,8 +56,8 @@ def test_a_response_that_the_lane_cannot_send_takes_the_connection_along(serve):
     """The requests beside it, and those that follow, are answered, too."""
     server, client = serve(app)
     asked = [client.ask(request(b"GET", each)) for each in (b"/1", b"/written", b"/2")]
-    assert answers(client, asked) == [b"/1 HTTP/2.0", b"ab", b"/2 HTTP/2.0"]
-    assert answers(client, [client.ask(request(b"GET", b"/3"))]) == [b"/3 HTTP/2.0"]
+    assert client.bodies(*asked) == [b"/1 HTTP/2.0", b"ab", b"/2 HTTP/2.0"]
+    assert client.bodies(client.ask(request(b"GET", b"/3"))) == [b"/3 HTTP/2.0"]
     assert server.call(lambda: len(server.server._listening.connections)) == 1
 
 
@@ -96,11 +91,11 @@ def test_large_responses_stay_in_the_lane(serve):
     server.hold_clock()
     for sizes in ([70_000], [200_000], [5, 100_000, 65_535, 1_000_000, 65_536, 2, 300_000], [0, 131_072, 131_073]):
         asked = [client.ask(request(b"GET", b"/%d" % size)) for size in sizes]
-        assert answers(client, asked) == [body_of(size) for size in sizes]
+        assert client.bodies(*asked) == [body_of(size) for size in sizes]
         wait_until(lambda: counted_bytes(server) == 0)  # the client is quicker
         assert is_in_lane(server)
     client.ask(request(b"HEAD", b"/1000000"))
-    assert answers(client, [client.ask(request(b"GET", b"/1"))]) == [b"0"]
+    assert client.bodies(client.ask(request(b"GET", b"/1"))) == [b"0"]
     assert is_in_lane(server)
 
 
@@ -173,7 +168,7 @@ def test_ends_of_large_responses_beside_many_requests(serve):
         client.streams[number] = type(client.streams[large])()
         client.frames.send_headers(number, request(b"GET", b"/9" if number == asked[-1] else b"/5"), end_stream=True)
     client.flush()
-    assert list(map(len, answers(client, [large, *asked]))) == [200_000, *[5] * 59, 9]
+    assert list(map(len, client.bodies(large, *asked))) == [200_000, *[5] * 59, 9]
     assert kept == [0]
 
 
@@ -187,7 +182,7 @@ def test_a_client_that_resets_a_large_response_frees_it(serve):
     client.frames.increment_flow_control_window(1 << 20)
     client.flush()
     wait_until(lambda: counted_bytes(server) == 300_000)
-    assert answers(client, [stays]) == [body_of(300_000)]
+    assert client.bodies(stays) == [body_of(300_000)]
     assert is_in_lane(server)
 
 
@@ -204,7 +199,7 @@ def test_the_log_of_large_responses(serve, tmp_path):
     client.flush()
     wait_until(lambda: counted_bytes(server) == 300_000)
     seconds = time.monotonic() - began
-    assert answers(client, [slow]) == [body_of(300_000)]
+    assert client.bodies(slow) == [body_of(300_000)]
     server.pass_seconds_until(lambda: log.read_text().count("\n") == 2)
     quick, last = (line.rsplit(" ", 1) for line in log.read_text().splitlines())
     assert (quick[0], last[0]) == ("/200000 200 200000 client_gone", "/300000 200 300000 answered")
@@ -228,9 +223,9 @@ def test_a_slow_client_of_large_responses_is_the_event_loop_s(serve):
     asked = [client.ask(request(b"GET", b"/%d" % size)) for size in sizes]
     wait_until(lambda: counted_bytes(server) == sum(sizes))
     server.pass_seconds_until(lambda: server.call(lambda: len(server.server._listening.connections) > len(sizes)))
-    assert answers(client, asked) == [body_of(size) for size in sizes]
+    assert client.bodies(*asked) == [body_of(size) for size in sizes]
     for _ in range(RETURN_COUNT):
-        assert answers(client, [client.ask(request(b"GET", b"/"))]) == [b"/ HTTP/2.0"]
+        assert client.bodies(client.ask(request(b"GET", b"/"))) == [b"/ HTTP/2.0"]
     wait_until(lambda: is_in_lane(server))
 
 
@@ -251,7 +246,7 @@ def test_a_drain_waits_for_large_responses(serve):
     asked = client.ask(request(b"GET", b"/200000"))
     wait_until(lambda: counted_bytes(server) == 200_000)
     server.begin_drain()
-    assert answers(client, [asked]) == [body_of(200_000)]
+    assert client.bodies(asked) == [body_of(200_000)]
     client.recv_to_end()
 
 
@@ -295,7 +290,7 @@ def test_a_body_finds_the_requests_before_it_running(serve):
     second = client.ask(request(b"POST", b"/2"), LARGE)
     gate.wait_entered()
     gate.open(2)
-    assert answers(client, [first, second]) == [b"/1 HTTP/2.0", LARGE]
+    assert client.bodies(first, second) == [b"/1 HTTP/2.0", LARGE]
 
 
 def test_a_client_that_leaves_while_its_requests_run(serve):
@@ -327,7 +322,7 @@ def test_a_stream_that_is_reset_counts_until_its_app_has_ended(serve):
         client.receive()
     assert gate.paths == ["/1"]
     gate.open(2)
-    assert answers(client, [second]) == [b"/2 HTTP/2.0"]
+    assert client.bodies(second) == [b"/2 HTTP/2.0"]
 
 
 def test_what_comes_at_once_and_is_more_than_a_batch(serve):
@@ -338,7 +333,7 @@ def test_what_comes_at_once_and_is_more_than_a_batch(serve):
             stream := client.frames.get_next_available_stream_id(), request(b"GET", b"/%060d" % number), end_stream=True
         )
         client.frames.reset_stream(stream)
-    assert answers(client, [client.ask(request(b"GET", b"/last"))]) == [b"/last HTTP/2.0"]
+    assert client.bodies(client.ask(request(b"GET", b"/last"))) == [b"/last HTTP/2.0"]
 
 
 def test_an_upload_takes_the_connection_along(serve):
@@ -346,14 +341,14 @@ def test_an_upload_takes_the_connection_along(serve):
     server, client = serve(app)
     first = client.ask(request(b"GET", b"/1"))
     upload = client.ask(request(b"POST", b"/2"), LARGE)
-    assert answers(client, [first, upload, client.ask(request(b"HEAD", b"/3"))]) == [b"/1 HTTP/2.0", LARGE, b""]
+    assert client.bodies(first, upload, client.ask(request(b"HEAD", b"/3"))) == [b"/1 HTTP/2.0", LARGE, b""]
     assert server.call(lambda: len(server.server._listening.connections)) == 1
 
 
 def test_idle_connections_end_by_a_goaway(serve):
     """--keep-alive is that of HTTP/1.1."""
     server, client = serve(app, keep_alive_seconds=5)
-    assert answers(client, [client.ask(request(b"GET", b"/1"))]) == [b"/1 HTTP/2.0"]
+    assert client.bodies(client.ask(request(b"GET", b"/1"))) == [b"/1 HTTP/2.0"]
     server.pass_seconds_until(lambda: not server.call(lambda: lane_of(server).count))
     while not client.goaways:
         server.pass_seconds(1)
@@ -379,9 +374,9 @@ def test_a_health_check_takes_the_connection_along(serve):
     slow = client.ask(request(b"GET", b"/1"))
     gate.wait_entered()
     check = client.ask(request(b"GET", b"/up"))
-    answers(client, [check])
+    client.bodies(check)
     gate.open()
-    assert answers(client, [slow]) == [b"/1 HTTP/2.0"]
+    assert client.bodies(slow) == [b"/1 HTTP/2.0"]
     assert server.call(lambda: len(server.server._listening.connections)) == 1
 
 
@@ -398,7 +393,7 @@ def test_a_request_without_a_thread_is_dropped_with_its_client(serve):
     server.pass_seconds_until(lambda: server.statistics().requests_waiting == 1)
     gate.open(3)
     asked = [slow, stays, client.ask(request(b"GET", b"/4"))]
-    assert answers(client, asked) == [b"/1 HTTP/2.0", b"/2 HTTP/2.0", b"/4 HTTP/2.0"]
+    assert client.bodies(*asked) == [b"/1 HTTP/2.0", b"/2 HTTP/2.0", b"/4 HTTP/2.0"]
     assert gate.paths == ["/1", "/2", "/4"]
 
 
@@ -408,7 +403,7 @@ def test_several_names_have_their_streams_in_the_lane(start_server, tls_settings
     server = start_server(app, is_checked=False, http2="auto", sni=[more], **tls_settings)
     context = ssl.create_default_context(cafile=str(authority.certificate))
     with contextlib.closing(HTTP2Client(server.address, context=context)) as client:
-        assert answers(client, [client.ask(request(b"GET", b"/1"))]) == [b"/1 HTTP/2.0"]
+        assert client.bodies(client.ask(request(b"GET", b"/1"))) == [b"/1 HTTP/2.0"]
         assert server.call(lambda: lane_of(server).request_count) == 1
 
 
@@ -417,10 +412,10 @@ def test_several_names_have_their_streams_in_the_lane(start_server, tls_settings
 
 def leave_and_return(server, client):
     """Take the connection out of the lane, then ask for so much that it returns."""
-    assert answers(client, [client.ask(request(b"POST", b"/up"), LARGE)]) == [LARGE]
+    assert client.bodies(client.ask(request(b"POST", b"/up"), LARGE)) == [LARGE]
     assert server.call(lambda: len(server.server._listening.connections)) == 1
     for _ in range(RETURN_COUNT):
-        assert answers(client, [client.ask(request(b"GET", b"/"))]) == [b"/ HTTP/2.0"]
+        assert client.bodies(client.ask(request(b"GET", b"/"))) == [b"/ HTTP/2.0"]
     wait_until(lambda: server.call(lambda: not server.server._listening.connections))
 
 
@@ -431,7 +426,7 @@ def test_requests_behind_an_upload_are_the_lane_s_again(serve):
         leave_and_return(server, client)
         before = server.call(lambda: lane_of(server).request_count)
         asked = [client.ask(request(b"GET", b"/%d" % number, (b"x-field", b"known"))) for number in range(30)]
-        assert answers(client, asked) == [b"/%d HTTP/2.0" % number for number in range(30)]
+        assert client.bodies(*asked) == [b"/%d HTTP/2.0" % number for number in range(30)]
         assert server.call(lambda: lane_of(server).request_count) == before + 30
         statistics = server.statistics()
         assert statistics.connections_open == 1 and server.call(lambda: lane_of(server).count) == 1
@@ -443,16 +438,16 @@ def test_a_client_that_only_uploads_stays_on_the_event_loop(serve):
     server, client = serve(app)
     for number in range(3 * RETURN_COUNT):
         method = b"GET" if number % RETURN_COUNT else b"POST"
-        answers(client, [client.ask(request(method, b"/"), LARGE if method == b"POST" else None)])
+        client.bodies(client.ask(request(method, b"/"), LARGE if method == b"POST" else None))
         assert server.call(lambda: len(server.server._listening.connections)) == 1
 
 
 def test_a_part_of_the_next_request_goes_along(serve):
     """The lane reads the rest of a frame whose beginning the event loop has read."""
     server, client = serve(app)
-    assert answers(client, [client.ask(request(b"POST", b"/up"), LARGE)]) == [LARGE]
+    assert client.bodies(client.ask(request(b"POST", b"/up"), LARGE)) == [LARGE]
     for _ in range(RETURN_COUNT - 1):
-        answers(client, [client.ask(request(b"GET", b"/"))])
+        client.bodies(client.ask(request(b"GET", b"/")))
     last = client.frames.get_next_available_stream_id()
     client.streams[last] = type(client.streams[1])()
     client.frames.send_headers(last, request(b"GET", b"/last"), end_stream=True)
@@ -461,10 +456,10 @@ def test_a_part_of_the_next_request_goes_along(serve):
     client.frames.send_headers(last + 2, request(b"GET", b"/next"), end_stream=True)
     part = client.frames.data_to_send()
     client.send_octets(whole + part[:11])
-    assert answers(client, [last]) == [b"/last HTTP/2.0"]
+    assert client.bodies(last) == [b"/last HTTP/2.0"]
     wait_until(lambda: server.call(lambda: not server.server._listening.connections))
     client.send_octets(part[11:])
-    assert answers(client, [last + 2]) == [b"/next HTTP/2.0"]
+    assert client.bodies(last + 2) == [b"/next HTTP/2.0"]
 
 
 def test_requests_that_come_as_the_connection_returns(serve):
@@ -473,7 +468,7 @@ def test_requests_that_come_as_the_connection_returns(serve):
     for _ in range(40):
         asked = [client.ask(request(b"POST", b"/up", (b"expect", b"100-continue")), b"body")]
         asked += [client.ask(request(b"GET", b"/")) for _ in range(2 * RETURN_COUNT)]
-        assert answers(client, asked) == [b"body", *[b"/ HTTP/2.0"] * (2 * RETURN_COUNT)]
+        assert client.bodies(*asked) == [b"body", *[b"/ HTTP/2.0"] * (2 * RETURN_COUNT)]
 
 
 def test_a_client_that_leaves_as_its_connection_returns(serve):
@@ -481,7 +476,7 @@ def test_a_client_that_leaves_as_its_connection_returns(serve):
     server, client = serve(app)
     for _ in range(20):
         with contextlib.closing(serve.connect(server)) as leaving:
-            answers(leaving, [leaving.ask(request(b"POST", b"/up"), LARGE)])
+            leaving.bodies(leaving.ask(request(b"POST", b"/up"), LARGE))
             for _ in range(RETURN_COUNT):
                 leaving.ask(request(b"GET", b"/"))
     client.close()
@@ -494,17 +489,17 @@ def test_a_request_that_runs_on_keeps_the_connection(serve):
     gate = apps.Gate(app)
     gates = {"/slow": gate}
     server, client = serve(lambda environ, start: gates.get(environ["PATH_INFO"], app)(environ, start))
-    answers(client, [client.ask(request(b"POST", b"/up"), LARGE)])
+    client.bodies(client.ask(request(b"POST", b"/up"), LARGE))
     slow = client.ask(request(b"GET", b"/slow"))
     gate.wait_entered()
     client.frames.reset_stream(slow)
     for _ in range(2 * RETURN_COUNT):
-        answers(client, [client.ask(request(b"GET", b"/"))])
+        client.bodies(client.ask(request(b"GET", b"/")))
     assert server.call(lambda: len(server.server._listening.connections)) == 1
     gate.open()
 
     def has_returned():
-        answers(client, [client.ask(request(b"GET", b"/"))])
+        client.bodies(client.ask(request(b"GET", b"/")))
         return server.call(lambda: not server.server._listening.connections)
 
     wait_until(has_returned)
@@ -522,7 +517,7 @@ def test_a_drain_behind_the_return(serve):
     while not client.goaways:
         client.receive()
     gate.open()
-    assert answers(client, [slow]) == [b"/slow HTTP/2.0"]
+    assert client.bodies(slow) == [b"/slow HTTP/2.0"]
     client.recv_to_end()
     assert [last for last, _ in client.goaways] == [(1 << 31) - 1, slow]
 
@@ -543,7 +538,7 @@ def test_a_connection_has_a_place_for_one_stream(serve, lane):
     """At --max-connections a connection that idles may ask, in the lane or on the event loop."""
     server, client = serve(app, max_connections=1, lane=lane)
     for path in (b"/1", b"/2"):
-        assert answers(client, [client.ask(request(b"GET", path))]) == [path + b" HTTP/2.0"]
+        assert client.bodies(client.ask(request(b"GET", path))) == [path + b" HTTP/2.0"]
 
 
 def test_the_number_of_a_stream_that_has_left(serve):
@@ -555,7 +550,7 @@ def test_the_number_of_a_stream_that_has_left(serve):
 def test_idle_connections_leave_numbers_to_streams(serve):
     """With as many connections as the lane takes, their requests are the lane's, and a further connection is the event loop's."""
     server, client = serve(app)
-    answers(client, [client.ask(request(b"GET", b"/0"))])
+    client.bodies(client.ask(request(b"GET", b"/0")))
     set = lane_of(server).set
 
     def take_all():
@@ -567,10 +562,10 @@ def test_idle_connections_leave_numbers_to_streams(serve):
     numbers = server.call(take_all)
     assert len(numbers) == lib.LANE_CARRIERS - 1
     asked = [client.ask(request(b"GET", b"/%d" % number)) for number in range(100)]
-    assert answers(client, asked) == [b"/%d HTTP/2.0" % number for number in range(100)]
+    assert client.bodies(*asked) == [b"/%d HTTP/2.0" % number for number in range(100)]
     assert server.call(lambda: lane_of(server).request_count) == 101
     with contextlib.closing(serve.connect(server)) as other:
-        assert answers(other, [other.ask(request(b"GET", b"/1"))]) == [b"/1 HTTP/2.0"]
+        assert other.bodies(other.ask(request(b"GET", b"/1"))) == [b"/1 HTTP/2.0"]
         assert server.call(lambda: len(server.server._listening.connections)) == 1
         server.call(lambda: [lib.lane_drop_carrier(set, number) for number in numbers])
         leave_and_return(server, other)

@@ -49,10 +49,7 @@ class Served:
 
     def answers(self, *asked):
         """Return the bodies of the responses."""
-        streams = [self.client.streams[number] for number in asked]
-        while not all(stream.is_over for stream in streams):
-            self.client.receive()
-        return [bytes(stream.body) for stream in streams]
+        return self.client.bodies(*asked)
 
     def post(self, path, body, *fields):
         """Return the answer to a request with a body."""
