@@ -113,6 +113,11 @@ class FileResponse(NamedTuple):
     size: int  # octets to send
     close: Callable[[], None]  # of the iterable, called afterwards; the app's own runs in a worker
 
+    @property
+    def has_builtin_close(self) -> bool:
+        """Whether `close` is a file's own, and no code of the app."""
+        return type(getattr(self.close, "__self__", None)) in SYSTEM_FILES
+
 
 Reply = Union[bytes, tuple[bytes, bytes], FileResponse, Iterator[bytes]]
 # Returns status, fields and body of the response for an exception of the app; None: a 500 without details.

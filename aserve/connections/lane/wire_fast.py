@@ -16,7 +16,6 @@ from ..._cparsers import ffi, lib
 from ...core.errors import ClientDisconnected, RequestRefused
 from ...core.exchange import CLIENT_GONE, Exchange
 from ...wsgi import FileResponse, Reply
-from ...wsgi.gateway import SYSTEM_FILES
 from ..carrier import IN_LANE, StreamConnection
 from ..connection import Connection, discard_reply, drop_exchange
 from ..loop.pump import Large
@@ -338,7 +337,7 @@ class StreamWire(FastWire):
 
 def _octets_of(reply: FileResponse) -> FileResponse | tuple[bytes, bytes]:
     """Read a file that is not long, and close it: the lane sends octets. The event loop sends any other, and meets its errors."""
-    if reply.size > FILE_BYTES or type(getattr(reply.close, "__self__", None)) not in SYSTEM_FILES:
+    if reply.size > FILE_BYTES or not reply.has_builtin_close:
         return reply
     try:
         body = os.pread(reply.file.fileno(), reply.size, reply.offset)

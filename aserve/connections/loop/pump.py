@@ -23,7 +23,6 @@ from ...core.budgets import SENT_FILE_COUNT
 from ...core.exchange import Exchange
 from ...core.forks import end_if_forked, forked
 from ...wsgi import FileResponse
-from ...wsgi.gateway import SYSTEM_FILES
 from ..listeners import UNSENT_BYTES
 from ..server_budgets import Budgets
 from .sendfile import close_file
@@ -91,7 +90,7 @@ class Large:
             self._budgets.memory.release_body(self.reply[1])
             return
         close = self.reply.close
-        if type(getattr(close, "__self__", None)) in SYSTEM_FILES:
+        if self.reply.has_builtin_close:
             close_file(close, self._budgets.files)
         else:  # the app's own code, for a worker
             self._executor.post(self._submit_close, close, None)
