@@ -235,18 +235,9 @@ class _Lib:
     def lane_h2_new(self, max_section_bytes: int, /) -> _CData: ...
     def lane_h2_free(self, h2: _CData, /) -> None: ...
     def lane_new_carrier(self, set: _CData, /) -> int: ...
+    def lane_feed_carrier(self, set: _CData, number: int, octets: bytes, len: int, /) -> int: ...
     def lane_adopt_carrier(
-        self,
-        set: _CData,
-        number: int,
-        fd: int,
-        i: int,
-        session: _CData,
-        is_used: int,
-        h2: _CData,
-        octets: bytes,
-        len: int,
-        /,
+        self, set: _CData, number: int, fd: int, i: int, session: _CData, is_used: int, h2: _CData, /
     ) -> int: ...
     def lane_due_carriers(
         self, set: _CData, used_seconds: int, new_seconds: int, numbers: _CData, cap: int, /

@@ -346,8 +346,8 @@ int lane_evict_idle(lane *set);
  * connection is LEFT, and its streams leave it as they are answered: lane_reply
  * takes nothing, and after lane_release comes lane_take_stream.  Later the
  * connection may return as a new carrier.
- * One thread, which may be another than lane_poll's; but lane_flush and
- * lane_carrier_of: any thread, and lane_take_stream lane_poll's, too. */
+ * One thread, which may be another than lane_poll's; but lane_flush, lane_taken
+ * and lane_carrier_of: any thread, and lane_take_stream lane_poll's, too. */
 
 /* Room for field sections of so many octets (h2_limits).  NULL: no memory. */
 lane_h2 *lane_h2_new(uint32_t max_section_bytes);
@@ -357,11 +357,13 @@ void lane_h2_free(lane_h2 *h2);
  * or there is no memory. */
 int lane_new_carrier(lane *set);
 
-/* As lane_adopt, of a connection that speaks HTTP/2; 1: `h2` is the lane's.
- * `octets`: that have come, and it has not received. */
+/* Give a reserved carrier octets that have come, before lane_adopt_carrier.
+ * Returns 0: there is no memory. */
+int lane_feed_carrier(lane *set, int number, const char *octets, uint32_t len);
+
+/* As lane_adopt, of a connection that speaks HTTP/2; 1: `h2` is the lane's. */
 int lane_adopt_carrier(lane *set, int number, int fd, uint32_t i,
-                       tls_session *session, int is_used, h2_connection *h2,
-                       const char *octets, uint32_t len);
+                       tls_session *session, int is_used, h2_connection *h2);
 
 /* Carriers in the lane that are IDLE for longer, as in lane_sweep, or whose
  * clients do not read, or send a body slowly.  -1 and -1: all.  Returns how many

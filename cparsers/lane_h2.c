@@ -176,19 +176,25 @@ void lane_let_go(lane *set, int number)
     let_go(set, carrier_of(set, number));
 }
 
+int lane_feed_carrier(lane *set, int number, const char *octets, uint32_t len)
+{
+    carrier *c = carrier_of(set, number);
+
+    c->left = malloc(len);
+    if (c->left == NULL)
+        return 0;
+    memcpy(c->left, octets, len);
+    c->left_len = len;
+    return 1;
+}
+
 int lane_adopt_carrier(lane *set, int number, int fd, uint32_t i,
-                       tls_session *session, int is_used, h2_connection *h2,
-                       const char *octets, uint32_t len)
+                       tls_session *session, int is_used, h2_connection *h2)
 {
     carrier *c = carrier_of(set, number);
     int is_taken;
 
-    if (len > 0 && (c->left = malloc(len)) == NULL)
-        return 0;
-    if (len > 0)
-        memcpy(c->left, octets, len);
     pthread_mutex_lock(&c->lock); /* the leader waits for it */
-    c->left_len = len;
     c->h2 = *h2;
     c->fd = fd;
     set_where(c, IN_LANE);

@@ -245,7 +245,6 @@ int64_t send_stream(lane *set, int number, const struct iovec *parts,
         send_or_list(set, c);
     pthread_mutex_unlock(&c->lock);
     let_go(set, c);
-    errno = EAGAIN;
     return is_put == 1 ? (int64_t)len_of(parts, count) : -1;
 }
 

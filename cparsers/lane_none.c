@@ -192,14 +192,20 @@ int lane_new_carrier(lane *set)
     return -1;
 }
 
+int lane_feed_carrier(lane *set, int number, const char *octets, uint32_t len)
+{
+    (void)set;
+    (void)number;
+    (void)octets;
+    (void)len;
+    return 0;
+}
+
 int lane_adopt_carrier(lane *set, int number, int fd, uint32_t i,
-                       tls_session *session, int is_used, h2_connection *h2,
-                       const char *octets, uint32_t len)
+                       tls_session *session, int is_used, h2_connection *h2)
 {
     (void)number;
     (void)h2;
-    (void)octets;
-    (void)len;
     return lane_adopt(set, fd, i, session, is_used);
 }
 

@@ -252,9 +252,8 @@ class Lane:
         if state is None:
             is_taken = lib.lane_adopt(self.set, own_fd, index, struct, is_used)
         else:
-            is_taken = lib.lane_adopt_carrier(
-                self.set, number, own_fd, index, struct, is_used, state, octets, len(octets)
-            )
+            is_fed = not octets or lib.lane_feed_carrier(self.set, number, octets, len(octets))
+            is_taken = is_fed and lib.lane_adopt_carrier(self.set, number, own_fd, index, struct, is_used, state)
             if not is_taken:
                 lib.lane_drop_carrier(self.set, number)
         if is_taken:
