@@ -85,6 +85,7 @@ RESERVED = {
             "wsgi.timing": "asks which of them it is in",
             "core.body": "a live body's reader waits for octets",
             "core.spool": "the app's thread writes while the loop reads",
+            "wsgi.finalizers": "asks whether this thread begins",
             "wsgi.response": "a second thread of the app may send pieces of it, too",
             "connections.loop.websocket_request": "a worker meets the event loop there",
             "connections.lane.handover": "a worker waits there while its connection leaves the lane",

@@ -1,6 +1,7 @@
 """A finalizer's calls do not wait: neither on the event loop's thread, nor within code of ours."""
 
 import asyncio
+import threading
 import types
 
 import pytest
@@ -55,3 +56,47 @@ def test_a_wait_within_the_module_that_is_called():
     within("app", namespace["read"])
     with pytest.raises(AppError, match=r"aserve\.core\.budgets"):
         within("aserve.core.budgets", lambda: within("app", namespace["read"]))
+
+
+class Finalizing(threading.Thread):
+    """A thread with garbage in Thread.start, and in its first lines."""
+
+    def __init__(self, outcomes):
+        self.outcomes = outcomes
+        super().__init__()
+        self._started, self._has_begun = self, threading.Event()
+
+    def __hash__(self):
+        self.finalize("start")
+        return super().__hash__()
+
+    def finalize(self, where):
+        try:
+            write()
+        except AppError as exc:
+            self.outcomes[where] = str(exc)
+        else:
+            self.outcomes[where] = "called"
+
+    def is_set(self):
+        return self._has_begun.is_set()
+
+    def set(self):
+        self.finalize("first lines")
+        self._has_begun.set()
+
+    def wait(self, timeout=None):
+        return self._has_begun.wait(timeout)
+
+    def run(self):
+        self.finalize("run")
+
+
+def test_a_finalizer_while_a_thread_starts():
+    """The event loop may wait in Thread.start for this very thread: a call that waits for the loop would end both."""
+    outcomes = {}
+    thread = Finalizing(outcomes)
+    thread.start()
+    thread.join(10)
+    refusal = "a finalizer or signal handler called the response of a request within threading"
+    assert outcomes == {"start": refusal, "first lines": refusal, "run": "called"}
