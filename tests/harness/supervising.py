@@ -29,12 +29,14 @@ from aserve.processes.children.child import Child
 from aserve.processes.children.command import Command
 from aserve.processes.children.poller import Clock
 from aserve.processes.fleet.plan import Plan
+from aserve.processes.monitoring import status as status_module
 from aserve.processes.site import Site
 from aserve.processes.supervisor import Supervisor
+from aserve.processes.upgrade import upgrade as upgrade_module
 from aserve.processes.upgrade.inheritance import Inheritance
 
 # The modules that look at the clock.
-CLOCKED = (acts_module, child_module, children_module, crew_module)
+CLOCKED = (acts_module, child_module, children_module, crew_module, status_module, upgrade_module)
 COMMAND = Command(["/no/such/python", "-m", "aserve"], {}, "/")
 
 
