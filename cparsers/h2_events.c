@@ -17,7 +17,7 @@ void add_text(h2_found *found, h2_event *event, const void *text, size_t len)
 {
     if (len > 0)
         memcpy(found->text + found->text_len, text, len);
-    event->text.len = (uint32_t)len;
+    event->text.len += (uint32_t)len;
     found->text_len += (uint32_t)len;
 }
 

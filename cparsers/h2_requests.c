@@ -37,6 +37,16 @@ static int take_padding(arrival *a)
 
 /* DATA */
 
+/* The event of a body: frames that follow one another are one. */
+static h2_event *body_event(h2_found *found, uint32_t id)
+{
+    h2_event *last = &found->events[found->count > 0 ? found->count - 1 : 0];
+
+    if (found->count > 0 && last->kind == H2_DATA && last->stream == id)
+        return last;
+    return add_event(found, H2_DATA, id, 0);
+}
+
 static void on_body(const arrival *a, h2_stream *stream, uint32_t counted)
 {
     int is_last = (a->flags & END_STREAM) != 0;
@@ -55,7 +65,8 @@ static void on_body(const arrival *a, h2_stream *stream, uint32_t counted)
         return;
     }
     stream->promised -= stream->has_length ? a->len : 0;
-    event = add_event(a->found, H2_DATA, a->id, counted);
+    event = body_event(a->found, a->id);
+    event->number += counted;
     event->flags = is_last ? H2_END_STREAM : 0;
     add_text(a->found, event, a->at, a->len);
     if (is_last)

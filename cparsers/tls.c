@@ -231,7 +231,8 @@ int tls_shake(tls_session *session)
     return result == TLS_WANT ? TLS_WANT : TLS_FAILED;
 }
 
-int tls_read(tls_session *session, char *to, uint32_t cap)
+/* Decrypt a record.  Returns as tls_read. */
+static int read_record(tls_session *session, char *to, uint32_t cap)
 {
     int n;
 
@@ -242,6 +243,28 @@ int tls_read(tls_session *session, char *to, uint32_t cap)
                          (int)(cap < INT32_MAX ? cap : INT32_MAX));
     drop_kept(session);
     return n > 0 ? n : judge(session, n);
+}
+
+/* Decrypt until there is no more, or no room.  Returns as tls_read. */
+static int read_whole(tls_session *session, char *to, size_t cap,
+                      size_t *total)
+{
+    int n = 1;
+
+    while (n > 0 && *total < cap) {
+        n = read_record(session, to + *total, (uint32_t)(cap - *total));
+        if (n > 0)
+            *total += (size_t)n;
+    }
+    return n;
+}
+
+int tls_read(tls_session *session, char *to, uint32_t cap)
+{
+    size_t total = 0;
+    int code = read_whole(session, to, cap, &total);
+
+    return total > 0 ? (int)total : code;
 }
 
 int tls_write(tls_session *session, const char *from, uint32_t len)
@@ -396,20 +419,6 @@ int tls_greet(tls_session *session, int fd)
     if (is_sent < 0)
         return TLS_GONE;
     return is_sent == 0 ? TLS_FAILED : code;
-}
-
-/* Decrypt until there is no more, or no room.  Returns as tls_read. */
-static int read_whole(tls_session *session, char *to, size_t cap,
-                      size_t *total)
-{
-    int n = 1;
-
-    while (n > 0 && *total < cap) {
-        n = tls_read(session, to + *total, (uint32_t)(cap - *total));
-        if (n > 0)
-            *total += (size_t)n;
-    }
-    return n;
 }
 
 /* Read from the socket into `raw`, and decrypt.  Returns as tls_read, with the

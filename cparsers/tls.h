@@ -59,7 +59,8 @@ int tls_shake(tls_session *session);
 const char *tls_hello(const tls_session *session);
 uint32_t tls_hello_len(const tls_session *session);
 
-/* Decrypt.  Returns octets; 0: the client's closure alert. */
+/* Decrypt until there is no more, or no room.  Returns octets; 0: the client's
+ * closure alert. */
 int tls_read(tls_session *session, char *to, uint32_t cap);
 
 /* Encrypt all of it.  Returns len. */

@@ -21,7 +21,7 @@ from .._cparsers import ffi, lib
 from .errors import guard
 
 SESSION_BYTES = 20_000  # about, in C: so that PyPy's collector knows
-RECORD_BYTES = 1 << 14  # RFC 8446 5.1: the most that one record holds
+READ_BYTES = 1 << 18  # decrypted at once: what an event loop reads at once
 _new = ffi.new_allocator(should_clear_after_alloc=False)
 
 
@@ -65,7 +65,7 @@ class TLSSession(Protocol):
         """Go on with the handshake."""
 
     def read(self, count: int, /) -> bytes:
-        """Decrypt; empty: the client's closure alert has come."""
+        """Decrypt at most so many octets; empty: the client's closure alert has come."""
 
     def write(self, octets: Any, /) -> int:
         """Encrypt; return how many octets were taken."""

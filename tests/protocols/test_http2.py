@@ -208,9 +208,21 @@ def test_octets_one_by_one_tell_the_same():
     )  # fmt: skip
     whole, pieces = Peer(), Peer()
     events = whole.send(octets)
-    assert [event[0] for event in events] == [http2.REQUEST, http2.DATA, http2.DATA] and events[1][3:] == (6, b"body")
-    assert [event for octet in octets for event in pieces.send(bytes([octet]))] == events
+    assert [event[0] for event in events] == [http2.REQUEST, http2.DATA]
+    head, body, end = (event for octet in octets for event in pieces.send(bytes([octet])))
+    assert [head, body, end] == [events[0], (http2.DATA, 1, 0, 6, b"body"), (http2.DATA, 1, http2.END_STREAM, 0, b"")]
     assert pieces.sent() == whole.sent()
+
+
+def test_frames_of_one_body_are_one_event():
+    """They count together; a frame of another stream between them begins a new event."""
+    peer = Peer()
+    for stream_id in (1, 3):
+        peer.ask(request(b"POST"), stream_id, ends=False)
+    padded, plain = frame(DATA, 8, 1, b"\2abc##"), frame(DATA, 0, 1, b"defg")
+    assert peer.send(padded + plain + frame(DATA, 0, 3, b"h") + plain + frame(DATA, END_STREAM, 1, b"i")) == [
+        (http2.DATA, 1, 0, 10, b"abcdefg"), (http2.DATA, 3, 0, 1, b"h"), (http2.DATA, 1, http2.END_STREAM, 5, b"defgi"),
+    ]  # fmt: skip
 
 
 def test_a_portion_has_an_end():
@@ -219,10 +231,12 @@ def test_a_portion_has_an_end():
     peer.ask(request(b"POST"), ends=False)
     small, large = frame(DATA, 0, 1, b"x"), frame(DATA, 0, 3, bytes(16384))
     end, is_full, events = peer.frames.receive(small * 150, 0)
-    assert (end, is_full, len(events)) == (http2.FRAMES * len(small), True, http2.FRAMES)
+    assert (end, is_full, events) == (
+        http2.FRAMES * len(small), True, [(http2.DATA, 1, 0, http2.FRAMES, b"x" * http2.FRAMES)]
+    )  # fmt: skip
     peer.ask(request(b"POST"), 3, ends=False)
-    end, is_full, events = peer.frames.receive(large * 20, 0)
-    assert end == len(events) * len(large) < 20 * len(large) and not is_full
+    end, is_full, ((*_, octets),) = peer.frames.receive(large * 20, 0)
+    assert end == len(octets) // 16384 * len(large) < 20 * len(large) and not is_full
 
 
 # Responses

@@ -155,6 +155,18 @@ def test_small_reads_leave_the_rest(pair):
     assert session.read(2) == b"ab" and session.read(100) == b"cdef"
 
 
+def test_whole_records_are_read_at_once(pair):
+    """C reads as many as have come; Python's session one. What breaks the session, or ends it, comes behind them."""
+    client, session = pair()
+    for _ in range(3):
+        client.session.write(b"a" * (1 << 14))
+    session.feed(client.outgoing.read() + b"garbage")
+    sizes = [3 << 14] if isinstance(session, OwnSession) else [1 << 14] * 3
+    assert [len(session.read(1 << 18)) for _ in sizes] == sizes and session.pending
+    with pytest.raises(ssl.SSLError):
+        session.read(1 << 18)
+
+
 def test_closure_alerts_go_both_ways(pair):
     """RFC 8446 6.1: each side learns of the end, and earlier octets count."""
     client, session = pair()

@@ -27,7 +27,7 @@ from typing import Any, cast
 
 from ...tls import certificates as tls
 from ...tls import client_hello
-from ...tls.sessions import RECORD_BYTES, OwnSession, PythonSession, TLSSession
+from ...tls.sessions import READ_BYTES, OwnSession, PythonSession, TLSSession
 from ...wsgi.response import error_response
 from ..carrier import Carrier
 from ..connection import LOST, Connection, peer_of
@@ -298,13 +298,13 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         pieces, fault, is_at_end, session = [], None, False, self._session
         try:
             while True:
-                octets = session.read(RECORD_BYTES)
+                octets = session.read(READ_BYTES)
                 if not octets:
                     is_at_end = True  # RFC 8446 6.1: the client's closure alert
                     break
                 pieces.append(octets)
                 if not session.pending:
-                    break  # one exception less for the usual case, a whole record
+                    break  # one exception less for the usual case, whole records
         except ssl.SSLWantReadError:
             pass
         except OSError as exc:
