@@ -146,6 +146,7 @@ typedef struct {
     char *input;
     uint32_t input_cap; /* octets */
     uint32_t read_cap;  /* octets read at most from one connection */
+    uint32_t body_cap;  /* octets of a request over HTTP/2 that are kept */
     char *vars;
     uint32_t vars_cap;     /* octets */
     uint32_t max_head_len; /* as in the parsers; and so on */
@@ -342,7 +343,7 @@ int lane_sweep(lane *set, int used_seconds, int new_seconds);
 int lane_evict_idle(lane *set);
 
 /* HTTP/2.  Octets of a connection become requests, each a stream and WHOLE: a
- * body that comes within a moment is kept up to read_cap.  At anything else the
+ * body that comes within a moment is kept up to body_cap.  At anything else the
  * connection is LEFT, and its streams leave it as they are answered: lane_reply
  * takes nothing, and after lane_release comes lane_take_stream.  Later the
  * connection may return as a new carrier.

@@ -318,14 +318,15 @@ static void tell_half(const half *each, lane_remains *remains)
 {
     uint32_t head = each->arrival.vars_len;
     uint32_t body = head + (uint32_t)each->arrival.consumed;
+    uint32_t due = each->counted - each->given; /* of the window */
 
     remains->count = 2;
     remains->text_len = each->len;
     remains->text = each->octets;
     remains->events[0] = (h2_event){
         H2_REQUEST, each->stream, each->flags, 1, {head, body - head}};
-    remains->events[1] = (h2_event){
-        H2_DATA, each->stream, 0, each->counted, {body, each->len - body}};
+    remains->events[1] =
+        (h2_event){H2_DATA, each->stream, 0, due, {body, each->len - body}};
 }
 
 int lane_next_remains(lane *set, int number, lane_remains *remains)

@@ -13,9 +13,9 @@ enum { MOST_UNSENT = 1 << 17 };
 /* Where a carrier is. */
 enum { IN_LANE, LEFT, CLOSED };
 
-/* Of bodies that have not all come: octets that are kept, for all connections.
- * Guess, as of --response-memory. */
-enum { HALVES_KEPT = 1 << 26 };
+/* Of bodies that have not all come: octets that are kept, for all connections
+ * and for one.  Guesses: as of --response-memory; eight bodies. */
+enum { HALVES_KEPT = 1 << 26, HALVES_OF_ONE = 1 << 22 };
 
 /* A request whose body has not all come. */
 typedef struct half {
@@ -24,6 +24,7 @@ typedef struct half {
     uint32_t stream;
     uint32_t flags;     /* of the head's event */
     uint32_t counted;   /* octets of the body, with their padding */
+    uint32_t given;     /* of these: the client has room for as many again */
     uint32_t since;     /* the second */
     uint32_t len, size; /* of the octets; of this, with room for more */
     char octets[];      /* vars, head, body */

@@ -59,7 +59,7 @@ static int grow_half(lane *set, carrier *c, half **at, uint32_t len)
     half *grown;
 
     more = *at == NULL ? size : size - (*at)->size;
-    if (c->kept + more > H2_CONNECTION_WINDOW ||
+    if (c->kept + more > HALVES_OF_ONE ||
         __atomic_load_n(&set->h2->kept, __ATOMIC_RELAXED) + more > HALVES_KEPT)
         return 0;
     grown = realloc(*at, size);
@@ -83,7 +83,7 @@ static int keep_request(lane *set, carrier *c, const h2_event *event,
     uint64_t length = arrival->content_length;
     half **at = half_of(c, event->stream), *made;
 
-    if (head_len + length > set->read_cap ||
+    if (head_len + length > set->body_cap ||
         !grow_half(set, c, at,
                    vars_len + head_len +
                        (uint32_t)(length < PART ? length : PART)))
@@ -101,14 +101,15 @@ static int keep_request(lane *set, carrier *c, const h2_event *event,
 }
 
 /* Give the request of an arrival to the caller, with head and body.  Returns 0:
- * there is no number for it. */
+ * there is no number for it, or no room in this batch. */
 static int hand_in(lane *set, carrier *c, uint32_t stream, const char *octets,
                    uint32_t len, lane_arrival *arrival, uint32_t *input_len)
 {
-    int number = new_number(set, c, stream);
+    int number;
     lane_conn *conn;
 
-    if (number < 0)
+    if (set->input_cap - *input_len < len ||
+        (number = new_number(set, c, stream)) < 0)
         return 0;
     memcpy(set->input + *input_len, octets, len);
     arrival->fd = number;
@@ -175,6 +176,15 @@ static int end_body(lane *set, carrier *c, const half *each, uint32_t len,
     return 0;
 }
 
+/* Let the client send as much of a body again as is kept. */
+static void give_room(carrier *c, half *each)
+{
+    if (each->counted - each->given < H2_STREAM_WINDOW / 2)
+        return;
+    h2_give_room(&c->h2, each->stream, each->counted - each->given);
+    each->given = each->counted;
+}
+
 /* Add octets to a request that is kept.  Returns how many arrivals were made;
  * -1: it is not for the lane, and kept as it was. */
 static int add_data(lane *set, carrier *c, const h2_event *event,
@@ -191,8 +201,7 @@ static int add_data(lane *set, carrier *c, const h2_event *event,
                ? each->arrival.vars_len + (uint32_t)each->arrival.consumed +
                      (uint32_t)each->arrival.content_length
                : 2 * len;
-    /* Much padding, too, is for who gives back the window of a stream. */
-    if ((uint32_t)each->arrival.consumed + counted > set->read_cap ||
+    if ((uint32_t)each->arrival.consumed + counted > set->body_cap ||
         counted > set->max_body_len ||
         (len > each->size - sizeof *each && !grow_half(set, c, at, size)))
         return -1;
@@ -207,6 +216,7 @@ static int add_data(lane *set, carrier *c, const h2_event *event,
     }
     each->len = len;
     each->counted = counted;
+    give_room(c, each);
     return 0;
 }
 

@@ -860,7 +860,7 @@ static void open_lane(void)
     set.h2 = lane_h2_new(SECTION);
     set.input = input;
     set.input_cap = sizeof input;
-    set.read_cap = READ_CAP;
+    set.read_cap = set.body_cap = READ_CAP;
     set.vars = vars;
     set.vars_cap = sizeof vars;
     set.max_head_len = set.max_line_len = SECTION;

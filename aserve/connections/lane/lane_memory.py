@@ -128,6 +128,7 @@ class Memory:
             self._h2 = lib.lane_h2_new(section_bytes(config.max_head_bytes, config.max_fields))
             set.h2 = self._h2 = ffi.gc(self._h2, lib.lane_h2_free)
         set.input, set.input_cap, set.read_cap = self._input, BATCH_BYTES, READ_BYTES
+        set.body_cap = min(max(READ_BYTES, config.body_memory_bytes), BATCH_BYTES)
         set.vars, set.vars_cap = self._vars, vars_bytes
         set.arrivals, set.arrivals_cap = self._arrivals, BATCH_COUNT
         set.max_line_len = config.max_request_line_bytes

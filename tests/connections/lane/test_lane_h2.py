@@ -19,7 +19,7 @@ from aserve._cparsers import lib
 from aserve.features.http2.calls import RETURN_COUNT
 
 pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
-LARGE = b"x" * 200_000  # beyond what the lane keeps of a request
+LARGE = b"x" * 600_000  # beyond what the lane keeps of a request
 
 
 def app(environ, start_response):

@@ -8,7 +8,7 @@ from harness.http2 import request
 from harness.waiting import wait_until
 
 pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
-LARGE = b"x" * 200_000  # beyond one read of HTTP/1.1
+LARGE = b"x" * 600_000  # beyond --body-memory
 PIECE = b"x" * 60_000
 
 
@@ -92,14 +92,14 @@ def length(octets):
     return (b"content-length", b"%d" % len(octets))
 
 
-def test_small_bodies_are_answered_in_the_lane(serve):
+def test_bodies_are_answered_in_the_lane(serve):
     """The length may be announced or not: the app is told of it in both cases."""
     served = serve()
-    for body in (b"", b"a", b"abc" * 300, PIECE):
+    for body in (b"", b"a", b"abc" * 300, PIECE, b"x" * 500_000):
         shown = body if len(body) < 1000 else b"..."
         assert served.post(b"/1", body) == b"/1 %d %s" % (len(body), shown)
         assert served.post(b"/2", body, length(body)) == b"/2 %d %s" % (len(body), shown)
-    assert served.is_in_lane and served.server.call(lambda: served.lane.request_count) == 8
+    assert served.is_in_lane and served.server.call(lambda: served.lane.request_count) == 10
 
 
 def test_bodies_that_come_side_by_side(serve):
@@ -113,6 +113,14 @@ def test_bodies_that_come_side_by_side(serve):
     assert answers == [b"/%d %d %s" % (n // 2, 3 * n + 1, (b"a" * n + b"bc" * n + b"d")[: 1000 if 3 * n + 1 < 1000 else 0])
                        for n in reversed(asked)]  # fmt: skip
     assert served.is_in_lane and served.count == 1
+
+
+def test_a_body_without_room_in_a_batch(serve):
+    """Others have filled the batch, which the test does for them: the connection goes on on the event loop."""
+    served = serve()
+    served.lane.set.input_cap = 200_000
+    assert served.post(b"/1", b"x" * 150_000) == b"/1 150000 ..." and served.is_in_lane
+    assert served.post(b"/2", b"x" * 250_000) == b"/2 250000 ..." and not served.is_in_lane
 
 
 def test_a_body_that_ends_by_trailers(serve):
@@ -136,26 +144,38 @@ def test_a_body_on_its_way_goes_along(serve, what):
     if what == "expect":
         assert served.post(b"/3", b"abc", (b"expect", b"100-continue")) == b"/3 3 abc"
     elif what == "large":
-        assert served.post(b"/3", LARGE, length(LARGE)) == b"/3 200000 ..."
+        assert served.post(b"/3", LARGE, length(LARGE)) == b"/3 600000 ..."
     elif what == "long":
-        assert served.post(b"/3", LARGE) == b"/3 200000 ..."
+        assert served.post(b"/3", LARGE) == b"/3 600000 ..."
     elif what == "padded":
         other = served.begin(b"/3")
-        for _ in range(1200):  # beyond the window of a stream, but for updates
+        for _ in range(2400):  # beyond the window of a stream, but for updates
             while frames.local_flow_control_window(other) < 300:
                 served.client.receive()
             frames.send_data(other, b"x", pad_length=255)
             served.client.flush()
-        assert served.end(other) == [b"/3 1200 ..."]
+        assert served.end(other) == [b"/3 2400 ..."]
     elif what == "health":
         assert served.answers(served.client.ask(request(b"GET", b"/up"), b"abc")) != [b"/up 3 abc"]
     elif what == "goaway":
         served.client.send_octets(bytes.fromhex("000008 07 00 00000000 00000000 00000000"))
     else:
-        others = [served.begin(b"/3", part=PIECE) for _ in range(30)]  # beyond the window of all streams
+        others = [served.begin(b"/3", part=PIECE) for _ in range(80)]  # beyond what is kept for one client
     wait_until(lambda: not served.is_in_lane)
     assert served.end(*others, part=b"x") == [b"/3 60001 ..."] * len(others)
     assert served.end(first, second, part=b"cd") == [b"/1 4 abcd", b"/2 3 bcd"]
+
+
+def test_the_window_of_a_body_on_its_way(serve):
+    """The client gets room once for each octet, in the lane and on the event loop."""
+    served = serve()
+    octets = b"x" * 200_000
+    number = served.begin(b"/1", part=octets)
+    served.wait_until_received()
+    assert served.is_in_lane and served.post(b"/2", LARGE) == b"/2 600000 ..."
+    frames, window = served.client.frames, 1 << 18
+    assert not served.is_in_lane and window // 2 < frames.local_flow_control_window(number) <= window
+    assert served.end(number, part=octets * 2) == [b"/1 600000 ..."]
 
 
 @pytest.mark.parametrize("path", [b"/error", b"/written"])

@@ -31,6 +31,8 @@ def test_its_parts_are_the_same_memory():
     assert len(arrivals) == BATCH_COUNT * ffi.sizeof("lane_arrival")
     set.input[0], set.arrivals[1].fd = b"x", 7
     assert input[0] == b"x" and 7 in memoryview(arrivals).cast("i").tolist()
+    assert set.body_cap == config.body_memory_bytes == 1 << 19
+    assert Memory(Config(body_memory_bytes=0), []).set.body_cap == READ_BYTES
     assert set.max_head_len == 10_000 and set.stall_us == 0 and set.epoll_fd == -1
 
 
