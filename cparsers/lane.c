@@ -111,6 +111,28 @@ static uint32_t read_ready(lane *set, const struct epoll_event *event,
     return n;
 }
 
+/* Read from those with an event; first from the one that a full batch has left,
+ * or the same ones could fill each batch. */
+static uint32_t read_all(lane *set, const struct epoll_event *events,
+                         int count, uint32_t n, uint32_t *input_len,
+                         int *nshakes)
+{
+    int first = 0, is_full = 0;
+
+    while (first < count && events[first].data.fd != set->left_conn)
+        first++;
+    for (int i = 0; i < count; i++) {
+        const struct epoll_event *event = &events[(first + i) % count];
+
+        if (!is_full && !has_batch_room(set, n, *input_len)) {
+            is_full = 1;
+            set->left_conn = event->data.fd;
+        }
+        n = read_ready(set, event, n, input_len, nshakes);
+    }
+    return n;
+}
+
 /* Returns the number of arrivals. */
 static uint32_t poll_once(lane *set, int timeout_ms, int nshakes,
                           int *is_woken)
@@ -138,7 +160,8 @@ static uint32_t poll_once(lane *set, int timeout_ms, int nshakes,
         if (key & LISTENER)
             ready[nready++] = (uint32_t)(key & ~LISTENER);
         else if (key & WAKE) /* it may have been read by an earlier call */
-            *is_woken = read(set->wake_fd, &ignored, sizeof ignored) > 0;
+            *is_woken = !set->is_looking && /* or lane_poll would sleep */
+                        read(set->wake_fd, &ignored, sizeof ignored) > 0;
         else if (key & REST)
             end_rest(set);
         else
@@ -150,8 +173,7 @@ static uint32_t poll_once(lane *set, int timeout_ms, int nshakes,
      * out new ones for ever. */
     if (is_accept_due && nready > 0)
         n = accept_ready(set, ready, nready, n, &input_len);
-    for (int i = 0; i < nconns; i++)
-        n = read_ready(set, &events[i], n, &input_len, &nshakes);
+    n = read_all(set, events, nconns, n, &input_len, &nshakes);
     if (!is_accept_due && nready > 0)
         n = accept_ready(set, ready, nready, n, &input_len);
     if (nready > 0)

@@ -276,12 +276,22 @@ static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
 uint32_t accept_ready(lane *set, const uint32_t *ready, uint32_t nready,
                       uint32_t n, uint32_t *input_len)
 {
+    uint32_t first = 0, is_full = 0;
+
+    while (first < nready && ready[first] != set->left_listener)
+        first++;
     /* Either this thread sees is_off, or lane_unlisten sees this. */
     __atomic_store_n(&set->is_accepting, 1, __ATOMIC_SEQ_CST);
-    for (uint32_t i = 0; i < nready; i++)
-        if (!__atomic_load_n(&set->listeners[ready[i]].is_off,
-                             __ATOMIC_SEQ_CST))
-            n = accept_from(set, ready[i], n, input_len);
+    for (uint32_t i = 0; i < nready; i++) {
+        uint32_t next = ready[(first + i) % nready];
+
+        if (!is_full && !has_batch_room(set, n, *input_len)) {
+            is_full = 1;
+            set->left_listener = next;
+        }
+        if (!__atomic_load_n(&set->listeners[next].is_off, __ATOMIC_SEQ_CST))
+            n = accept_from(set, next, n, input_len);
+    }
     __atomic_store_n(&set->is_accepting, 0, __ATOMIC_SEQ_CST);
     return n;
 }

@@ -24,7 +24,10 @@ enum {
     MOST_READS = 8,      /* without an octet: others wait, too */
     /* Kept, or sent at once: within the kernel's largest segment, 64 KiB.
      * Measured 2026-11: with four records 5.2 MB cost 1.1 to 1.2 times. */
-    MOST_OUT = 3 * RECORD
+    MOST_OUT = 3 * RECORD,
+    /* Kept of what OpenSSL answers by itself, to a client that asks for new
+     * keys and does not read.  Guess: more than MOST_OUT and a record. */
+    MOST_REPLIES = 1 << 17
 };
 
 struct tls_session {
@@ -468,6 +471,11 @@ ssize_t tls_receive(tls_session *session, int fd, char *to, size_t cap,
     session->raw = NULL;
     session->raw_len = 0;
     is_sent = tls_flush(session, fd);
+    if (is_sent == 0 && tls_out_len(session) > MOST_REPLIES) {
+        session->is_broken = 1;
+        errno = EPROTO;
+        return -1;
+    }
     *is_full = !is_drained || is_sent != 1 || tls_has_input(session);
     if (total > 0)
         return (ssize_t)total;

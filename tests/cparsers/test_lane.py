@@ -399,6 +399,16 @@ def test_waking_ends_a_poll(lane):
     assert lane.poll(0) == []
 
 
+def test_a_look_leaves_the_waking_to_the_next_poll(lane):
+    """A job came between the leader's look at the queue and the look at the lane: the leader must not sleep."""
+    lib.lane_wake(lane.set)
+    assert lib.lane_look(lane.set) == 0
+    waiter = threading.Thread(target=lib.lane_poll, args=(lane.set, -1), daemon=True)
+    waiter.start()
+    waiter.join(PATIENCE_SECONDS)
+    assert not waiter.is_alive()
+
+
 def is_readable(fd: int, seconds: float) -> bool:
     return bool(select.select([fd], [], [], seconds)[0])
 

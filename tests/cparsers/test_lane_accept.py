@@ -13,6 +13,7 @@ from harness.lanes import (
     FREE,
     GET,
     IDLE,
+    LAST_GET,
     LEFT,
     PATIENCE_SECONDS,
     WHOLE,
@@ -49,6 +50,16 @@ def test_more_than_a_batch(new_lane, settings, is_kept):
     arrivals = lane.poll_all(70)
     assert {arrival.vars["PATH_INFO"] for arrival in arrivals} == {f"/{number}" for number in range(70)}
     assert lane.poll(0) == []
+
+
+@pytest.mark.parametrize("crowded", [0, 1])
+def test_a_listener_beside_one_with_a_long_queue(new_lane, crowded):
+    """The next batch begins with the listener that the last one had no room for."""
+    lane = new_lane("http", "http", arrivals_cap=4)
+    for _ in range(40):
+        lane.connect(LAST_GET, crowded)
+    lane.connect(LAST_GET, 1 - crowded)
+    assert 1 - crowded in [arrival.listener for _ in range(2) for arrival in lane.poll()]
 
 
 def test_a_standard_descriptor_that_the_app_has_closed(new_lane):

@@ -162,6 +162,20 @@ def test_a_body_larger_than_reads(new_lane):
     assert lane.poll_one().kind == WHOLE  # what came behind the body
 
 
+def test_a_request_beside_uploads_that_fill_each_batch(new_lane):
+    """The next batch begins with the connection that the last one had no room for."""
+    lane = new_lane(read_cap=1000, input_cap=2000)
+    asking = lane.connect()
+    fd = lane.accept(asking)
+    uploading = [lane.connect(post(50_000)) for _ in range(2)]
+    lane.poll_all(2)
+    for client in uploading:
+        client.sendall(bytes(50_000))
+    assert len(lane.poll()) == 2  # from here on they are before the third
+    asking.sendall(GET)
+    assert fd in [arrival.fd for _ in range(2) for arrival in lane.poll()]
+
+
 @pytest.mark.parametrize("octets", [GET, post(3) + b"a"])
 def test_a_client_that_has_gone_before_it_is_accepted(lane, octets):
     """The request has no address, and would pass for a unix socket's: nobody sees the request."""

@@ -7,7 +7,7 @@ import ssl
 
 import pytest
 from harness.certificates import MemoryClient
-from harness.lanes import BUSY, FREE, GET, GONE, IDLE, LAST_GET, LEFT, PATIENCE_SECONDS, WHOLE
+from harness.lanes import BEGUN, BUSY, FREE, GET, GONE, IDLE, LAST_GET, LEFT, PATIENCE_SECONDS, WHOLE
 
 from aserve import Config
 from aserve._cparsers import ffi, lib
@@ -186,6 +186,17 @@ def test_bodies_arrive_whole(lane, enter, size):
     assert received == POST % size + body
     assert lane.reply(secure.fd) == 2 and secure.read(2) == b"ok"
     assert secure.arrival().input == GET
+
+
+def test_a_client_that_does_not_read_what_openssl_answers(lane, enter):
+    """Answers to wishes for new keys, for which other records stand here, have a bound, also beside octets of a body."""
+    secure = enter()
+    secure.ask(POST % 10 + b"a")
+    assert secure.arrival().kind == BEGUN
+    records = bytes(1 << 25)  # more than the kernel takes
+    assert lib.tls_write(lane.set.sessions[secure.fd], records, len(records)) == len(records)
+    secure.ask(b"b")
+    assert secure.arrival().kind == GONE and lane.state(secure.fd) == FREE
 
 
 @pytest.mark.parametrize("ending", ["alert", "FIN", "both", "reset"])
