@@ -9,12 +9,14 @@
 #include <string.h>
 #include <structmember.h>
 
-static PyObject *s_exchange;
+/* Slots of a connection and of a stream, whose `exchange` is a property. */
+static PyObject *s_exchange, *s_stream_exchange;
 
 int request_init(void)
 {
     s_exchange = PyUnicode_InternFromString("exchange");
-    return s_exchange != NULL ? 0 : -1;
+    s_stream_exchange = PyUnicode_InternFromString("_exchange");
+    return s_exchange != NULL && s_stream_exchange != NULL ? 0 : -1;
 }
 
 /* write, or wsgi.early_hints.  A type of its own, so that it need not be made
@@ -203,9 +205,9 @@ static void await_sent(void)
 
 /* Publish a twin.  No Python code may run before all of it is visible, or a
  * thread would find half of it.  So none of these steps may release the GIL:
- * the values that they replace in `connections`, in `exchange` and in `runs` are
- * absent or None, so no finalizer runs; `exchange` is a slot; and none makes an
- * object that the collector tracks.  Without memory, none of it is published. */
+ * the values that they replace in `connections`, in the slot and in `runs` are
+ * absent or None, so no finalizer runs; and none makes an object that the
+ * collector tracks.  Without memory, none of it is published. */
 static int publish(plain_request *self, PyObject *made)
 {
     engine *its = self->engine;
@@ -219,7 +221,10 @@ static int publish(plain_request *self, PyObject *made)
     its->peers[self->arrival.fd].has_connection = 1;
     result = PyDict_SetItem(its->connections, fd, connection);
     if (result == 0)
-        result = PyObject_SetAttr(connection, s_exchange, exchange);
+        result = PyObject_SetAttr(
+            connection,
+            self->arrival.carrier != 0 ? s_stream_exchange : s_exchange,
+            exchange);
     Py_DECREF(fd);
     if (result == 0 && run != Py_None)
         result = add_run(self, run);

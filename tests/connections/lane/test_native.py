@@ -10,11 +10,12 @@ import time
 import weakref
 
 import pytest
-from harness import apps
+from harness import apps, http2
 from harness.plain import BARE, ask, ask_front, engine_of, request, site_of
 from harness.waiting import PATIENCE_SECONDS
 
 import aserve
+from aserve.connections.carrier import StreamConnection
 from aserve.connections.lane import lane as lane_module
 from aserve.connections.lane.disconnects import exchange_of
 from aserve.core import forks
@@ -421,6 +422,23 @@ def test_it_is_detached(start_server):
         [detached] = server.call(lambda: server.server.detach_idle())
         os.close(detached.fd)
         assert detached.peer["port"] == str(client.getsockname()[1])
+
+
+def test_a_stream_is_published_without_python(serve_http2, monkeypatch):
+    """In a setter the GIL may change hands: the worker would end a request of which a half is published."""
+    gate = apps.Gate(apps.hello)
+    server, client = serve_http2(gate)
+    if server.server._listening.lane.native is None:
+        pytest.skip("Python serves")
+    asked = client.ask(http2.request(b"GET", b"/"))
+    gate.wait_entered()
+    exchange, called = StreamConnection.exchange, []
+    monkeypatch.setattr(StreamConnection, "exchange", property(exchange.fget, lambda self, made: called.append(made)))
+    engine_of(server).promote_all()
+    assert engine_of(server).promoted_count == 1 and called == [None]  # as it is made
+    monkeypatch.undo()
+    gate.open(1)
+    assert client.bodies(asked) == [b"hello\n"]
 
 
 class Waiting:
