@@ -209,8 +209,7 @@ int lane_keep(lane *set, int number, const char *head, uint32_t head_len,
     hold(c); /* the number may be free soon */
     pthread_mutex_lock(&c->lock);
     result = keep(set, c, number, &parts[0], &parts[1]);
-    pthread_mutex_unlock(&c->lock);
-    let_go(set, c);
+    leave_carrier(set, c);
     return result;
 }
 

@@ -112,6 +112,15 @@ void send_or_list(lane *set, carrier *c)
         arm_stall_timer(set);
 }
 
+void leave_carrier(lane *set, carrier *c)
+{
+    /* A worker had no memory for frames: the leader ends the connection. */
+    if (c->where == IN_LANE && c->h2.is_failure_due)
+        shutdown(c->fd, SHUT_RDWR);
+    pthread_mutex_unlock(&c->lock);
+    let_go(set, c);
+}
+
 void flush_carriers(lane *set)
 {
     lane_h2 *h2 = set->h2;
@@ -131,8 +140,7 @@ void flush_carriers(lane *set)
         pthread_mutex_lock(&c->lock);
         if (c->h2.out_len > 0 && !c->is_behind)
             send_frames(set, c);
-        pthread_mutex_unlock(&c->lock);
-        let_go(set, c);
+        leave_carrier(set, c);
     }
 }
 
@@ -153,8 +161,7 @@ int has_stream_left(lane *set, int number)
     pthread_mutex_lock(&c->lock);
     if (c->where != LEFT)
         has_left = c->where == CLOSED || h2_room(&c->h2, stream) == H2_GONE;
-    pthread_mutex_unlock(&c->lock);
-    let_go(set, c);
+    leave_carrier(set, c);
     return has_left;
 }
 
@@ -167,7 +174,7 @@ static void send_body(h2_connection *h2, uint32_t id, const char *body,
             h2_send(h2, id, NULL, 0, body, len, is_end ? H2_END_STREAM : 0u);
 
         if (n <= 0)
-            return; /* no memory: it is over */
+            return; /* no memory */
         body += n;
         len -= (size_t)n;
     }
@@ -227,7 +234,7 @@ static int put_parts(const lane *set, carrier *c, place *at,
                       is_last && left == 0);
         skipped = 0;
     }
-    return 1;
+    return c->h2.is_failure_due ? -1 : 1; /* without memory it is over */
 }
 
 int64_t send_stream(lane *set, int number, const struct iovec *parts,
@@ -243,8 +250,7 @@ int64_t send_stream(lane *set, int number, const struct iovec *parts,
         is_put = put_parts(set, c, at, parts, count, 0);
     if (is_put == 1)
         send_or_list(set, c);
-    pthread_mutex_unlock(&c->lock);
-    let_go(set, c);
+    leave_carrier(set, c);
     return is_put == 1 ? (int64_t)len_of(parts, count) : -1;
 }
 
@@ -257,8 +263,7 @@ int64_t lane_taken(lane *set, int number)
         return -1;
     pthread_mutex_lock(&c->lock);
     taken = place_at(set, number)->taken;
-    pthread_mutex_unlock(&c->lock);
-    let_go(set, c);
+    leave_carrier(set, c);
     return taken;
 }
 
@@ -275,8 +280,7 @@ int reply_stream(lane *set, int number, const struct iovec *parts, int count)
     if (c->where == IN_LANE && is_owed)
         is_put = put_parts(set, c, at, parts, count, 1);
     if (is_owed && (is_put == 0 || c->where == LEFT)) {
-        pthread_mutex_unlock(&c->lock);
-        let_go(set, c);
+        leave_carrier(set, c);
         return LANE_UNSENT;
     }
     if (c->where == IN_LANE) /* else the lane may have closed its timer */
@@ -285,8 +289,7 @@ int reply_stream(lane *set, int number, const struct iovec *parts, int count)
     end_stream(set, c, number);
     if (c->where == IN_LANE && c->h2.out_len > 0)
         send_or_list(set, c);
-    pthread_mutex_unlock(&c->lock);
-    let_go(set, c);
+    leave_carrier(set, c);
     return is_put == 1 || !is_owed ? (int)len : LANE_LOST;
 }
 
@@ -304,8 +307,7 @@ int release_stream(lane *set, int number)
         end_stream(set, c, number);
     else /* until lane_take_stream, as no connection */
         set_state(&set->conns[number], LANE_FREE);
-    pthread_mutex_unlock(&c->lock);
-    let_go(set, c);
+    leave_carrier(set, c);
     return !is_closed;
 }
 
@@ -322,8 +324,7 @@ uint32_t lane_take_stream(lane *set, int number)
         h2_reset(&c->h2, stream, H2_INTERNAL_ERROR);
         send_or_list(set, c);
     }
-    pthread_mutex_unlock(&c->lock);
-    let_go(set, c);
+    leave_carrier(set, c);
     return stream;
 }
 

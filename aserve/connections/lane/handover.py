@@ -190,7 +190,7 @@ class Handovers:
     async def _carry_new(self, number: int, head: bytes, body: bytes) -> None:
         carrier = await self._carrier_at(lib.lane_carrier_of(self.set, number))
         stream_id = lib.lane_take_stream(self.set, number)
-        if carrier is not None and head:
+        if carrier is not None:
             carrier.begin(stream_id, head, body)
 
     async def _carry(self, number: int, wire: LoopWire, on_ready: Callable[[LoopWire | None], None] | None) -> None:

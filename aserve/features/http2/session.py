@@ -176,6 +176,7 @@ class Session(Carrier):
         """See Carrier."""
         exchange, connection = wire.connection.exchange, cast(StreamConnection, wire.connection)
         if self.is_closed or exchange is None:
+            self._calls.go_on_soon()  # its place is free
             return False
         connection.leave_lane(self._calls)
         self._calls.add(exchange)
@@ -191,7 +192,9 @@ class Session(Carrier):
 
     def begin(self, stream_id: int, head: bytes, body: bytes) -> None:
         """See Carrier."""
-        if not self.is_closed:
+        if not self.is_closed and not head:
+            self._calls.go_on_soon()  # nobody waits for its answer: its place is free
+        elif not self.is_closed:
             flags = http2.IS_HEAD * head.startswith(b"HEAD ") | http2.END_STREAM * (not body)
             events = [(http2.REQUEST, stream_id, flags, 1, head), (http2.DATA, stream_id, http2.END_STREAM, 0, body)]
             self.take(events[: 1 + bool(body)])
@@ -212,10 +215,13 @@ class Session(Carrier):
         """See Carrier."""
         if self._lingering is not None:
             self._lingering.on_second(self._service.is_draining)
+        if self.state.is_failure_due:  # no memory for frames, and the client may only wait
+            self.data_received(b"")
         if self.is_closed:
             return
         self._quiet_seconds = 0.0 if self.has_streams else self._quiet_seconds + 1.0
         self._frames.pass_second()
+        self._calls.go_on_soon()  # a response that the lane has sent to its end frees a place, and nobody tells
         self.flush()
         config = self._service.config
         self._asked_seconds += bool(self._goaways)

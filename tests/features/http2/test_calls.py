@@ -1,5 +1,7 @@
 """A client's leaves cost no other client a request: a request waits while too many of its connection run, and is not refused."""
 
+from types import SimpleNamespace
+
 import pytest
 from h2.errors import ErrorCodes
 from harness.http2 import request
@@ -95,6 +97,25 @@ def test_a_flood_of_requests_that_wait(crowded):
     assert lib.H2_BURST - 10 < len(crowded.harness.log.cuts) < lib.H2_BURST and len(jobs(crowded)) == 2
     crowded.harness.executor.run()
     assert not crowded.harness.service.lost
+
+
+@pytest.mark.parametrize("how", ["nobody waits", "it has ended", "the lane has sent it"])
+def test_a_request_behind_one_of_the_lane_s(connect, how):
+    """A request in the lane, from which the connection has come, leaves its place to one that waits."""
+    client, in_lane = connect(max_streams=1), [1]
+    client.session._calls.elsewhere = lambda: len(in_lane)
+    stream = client.ask()
+    client.pump(runs=False)
+    assert not jobs(client)
+    in_lane.clear()
+    if how == "nobody waits":
+        client.session.begin(3, b"", b"")
+    elif how == "it has ended":
+        assert not client.session.adopt(3, SimpleNamespace(connection=SimpleNamespace(exchange=None)))
+    else:
+        client.session.on_second()
+    client.pump(runs=False).pump()
+    assert client.ended == {stream}
 
 
 @pytest.mark.parametrize("is_own", [False, True])

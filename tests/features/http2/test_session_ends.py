@@ -53,6 +53,16 @@ def test_a_running_request_is_not_idle(connect):
     assert not client.is_closed and client.session.idle_seconds == 0
 
 
+def test_a_connection_without_memory_for_its_frames(connect):
+    """The client waits for an answer, and sends nothing: a second later it sees the end."""
+    client = connect()
+    client.ask()
+    client.pump(runs=False)
+    client.session.state.state, client.session.state.is_failure_due = lib.H2_OVER, 1
+    client.pass_seconds(1)
+    assert client.is_closed and not client.session.has_streams
+
+
 # A drain
 
 
