@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("acme", reason="needs the extra acme")
 
-from acme import client
+from acme import client, errors
 from harness.chains import key_pem, new_key, pem_of
 from harness.hostile_authority import ROWS, HostileAuthority
 
@@ -143,3 +143,11 @@ def test_an_authority_that_nobody_vouches_for(site, authority):
     site.renewal._ca = None
     assert not site.order()
     assert "the certificate of localhost" in site.caplog.records[-1].getMessage() and authority.asked == []
+
+
+def test_an_order_whose_time_is_over():
+    """Nothing more is asked."""
+    answers = network_module.BoundedAnswers()
+    answers._until = 0.0
+    with pytest.raises(errors.TimeoutError):
+        answers.send(types.SimpleNamespace(url="https://localhost/"))
