@@ -59,7 +59,7 @@ class Carrier(asyncio.Protocol):
         raise NotImplementedError
 
     def begin(self, stream_id: int, head: bytes, body: bytes) -> None:
-        """Begin a stream of the lane, by its request; `head`: in the form of HTTP/1.1."""
+        """Begin a stream of the lane, by its request; `head`: in the form of HTTP/1.1, or empty: nobody waits for an answer, and its place is free."""
         raise NotImplementedError
 
 

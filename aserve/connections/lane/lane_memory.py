@@ -73,6 +73,11 @@ def arrivals_of(octets: Any) -> list[Arrival]:
     return [_new(Arrival, values) for values in _unpack(octets)]
 
 
+def kept_body_bytes(config: EngineSettings) -> int:
+    """Return how large a body over HTTP/2 may be for the lane: whole, it is in memory, and has room in a batch."""
+    return min(max(READ_BYTES, config.body_memory_bytes), BATCH_BYTES)
+
+
 def _raise_trim_threshold(octets: int) -> None:
     """
     Let the C library keep twice this much freed memory, instead of giving it to the kernel at once.
@@ -128,7 +133,7 @@ class Memory:
             self._h2 = lib.lane_h2_new(section_bytes(config.max_head_bytes, config.max_fields))
             set.h2 = self._h2 = ffi.gc(self._h2, lib.lane_h2_free)
         set.input, set.input_cap, set.read_cap = self._input, BATCH_BYTES, READ_BYTES
-        set.body_cap = min(max(READ_BYTES, config.body_memory_bytes), BATCH_BYTES)
+        set.body_cap = kept_body_bytes(config)
         set.vars, set.vars_cap = self._vars, vars_bytes
         set.arrivals, set.arrivals_cap = self._arrivals, BATCH_COUNT
         set.max_line_len = config.max_request_line_bytes

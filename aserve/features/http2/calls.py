@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from ...connections.lane.lane_memory import READ_BYTES
 from ...core.exchange import Exchange
 
 # After so many requests that may be the lane's, a connection goes back to the lane when none is left. Measured 2026-11-29 with one request for Python in 1,
@@ -25,11 +24,13 @@ RETURN_COUNT = 4
 class Calls:
     """Gives the requests of one connection to an executor, and makes those wait that would be too many at a time."""
 
-    __slots__ = ("_call_soon", "_most", "_plain_count", "_running", "_submit", "_waiting", "elsewhere")
+    __slots__ = ("_call_soon", "_most", "_most_bytes", "_plain_count", "_running", "_submit", "_waiting", "elsewhere")
 
-    def __init__(self, submit: Callable[..., object], call_soon: Callable[..., object], most: int) -> None:
-        """`submit`: of an executor, `call_soon`: of the event loop."""
-        self._submit, self._call_soon, self._most = submit, call_soon, most
+    def __init__(
+        self, submit: Callable[..., object], call_soon: Callable[..., object], most: int, most_bytes: int
+    ) -> None:
+        """`submit`: of an executor, `call_soon`: of the event loop; `most_bytes`: of a body that the lane takes."""
+        self._submit, self._call_soon, self._most, self._most_bytes = submit, call_soon, most, most_bytes
         self.elsewhere: Callable[[], int] = lambda: 0  # how many run in the lane
         self._plain_count = 0  # requests without a large body, in a row
         self._running: set[Exchange] = set()  # with the executor, or with the app
@@ -38,7 +39,9 @@ class Calls:
     def submit(self, function: Callable[[Any], None], exchange: Exchange) -> None:
         """Run function(exchange) in a worker soon, or once there is room."""
         self._waiting[exchange] = function
-        self._plain_count = self._plain_count + 1 if exchange.body is None or exchange.body.length <= READ_BYTES else 0
+        self._plain_count = (
+            self._plain_count + 1 if exchange.body is None or exchange.body.length <= self._most_bytes else 0
+        )
         self._go_on()
 
     def add(self, exchange: Exchange) -> None:

@@ -19,6 +19,7 @@ from typing import Any, Callable, cast
 
 from ...connections.carrier import Carrier, StreamConnection
 from ...connections.connection import Connection
+from ...connections.lane.lane_memory import kept_body_bytes
 from ...connections.loop.wire_loop import LoopWire
 from ...connections.service import Service
 from ...core.errors import RequestRefused
@@ -60,7 +61,9 @@ class Session(Carrier):
         self._service = service = connection.service
         self._scratch, found = scratch_of(service)
         self._streams: dict[int, StreamTransport] = {}
-        self._calls = Calls(service.executor.submit, service.loop.call_soon, max_streams)
+        self._calls = Calls(
+            service.executor.submit, service.loop.call_soon, max_streams, kept_body_bytes(service.config)
+        )
         self._is_write_paused = self.is_closed = self.is_at_eof = False
         self._goaways, self._asked_seconds, self._quiet_seconds = 0, 0, 0.0  # sent; since the first; without a stream
         self._lingering: Lingering | None = None  # behind the last octets
@@ -193,7 +196,7 @@ class Session(Carrier):
     def begin(self, stream_id: int, head: bytes, body: bytes) -> None:
         """See Carrier."""
         if not self.is_closed and not head:
-            self._calls.go_on_soon()  # nobody waits for its answer: its place is free
+            self._calls.go_on_soon()
         elif not self.is_closed:
             flags = http2.IS_HEAD * head.startswith(b"HEAD ") | http2.END_STREAM * (not body)
             events = [(http2.REQUEST, stream_id, flags, 1, head), (http2.DATA, stream_id, http2.END_STREAM, 0, body)]

@@ -129,9 +129,9 @@ def test_a_connection_that_the_lane_does_not_take(connect, is_own):
         client.pump()
     assert len(asked) == 2 * is_own and stream in client.ended and client.session in client.harness.service.connections
     large = client.ask(*request(b"POST"), ends=False)
-    for number in range(10):
-        client.h2.send_data(large, b"x" * 16_000, end_stream=number == 9)
-    client.pump()
+    for number in range(40):
+        client.h2.send_data(large, b"x" * 16_000, end_stream=number == 39)
+        client.pump()
     assert large in client.ended and len(asked) == 2 * is_own
     client.ask(*request(b"POST"), data=b"abc")  # a small body is the lane's
     for _ in range(RETURN_COUNT):
