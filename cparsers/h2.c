@@ -169,7 +169,7 @@ static void on_reset(arrival *a)
                         BROKE "a reset of a stream that has not begun");
     } else if (stream != NULL) {
         add_event(a->found, H2_RESET, a->id, get_u32(a->at));
-        close_stream(a->c, stream, 1);
+        close_stream(a->c, stream, WAS_RESET);
     }
     spend_frame(a);
 }

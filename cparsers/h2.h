@@ -100,7 +100,7 @@ typedef struct {
     uint32_t last_id;           /* the highest that the client has begun */
     uint32_t last_served;       /* of those that became events; for GOAWAY */
     uint32_t last_wanted;       /* our last GOAWAY has excluded those above */
-    uint32_t closed[H2_CLOSED]; /* a ring: id << 1, and 1 if it was reset */
+    uint32_t closed[H2_CLOSED]; /* a ring: id / 2 << 2, and how */
     uint32_t nclosed;
     int64_t send_window, initial_window, recv_window;
     uint32_t max_frame; /* of the client */

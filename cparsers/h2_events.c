@@ -67,9 +67,9 @@ void refuse_request(const arrival *a, const h2_section *section,
 
     add_text(a->found, event, text, (size_t)n);
     if (stream != NULL)
-        close_stream(a->c, stream, 1);
+        close_stream(a->c, stream, RESET_BY_US);
     else
-        note_closed(a->c, a->id, 1);
+        note_closed(a->c, a->id, RESET_BY_US);
     put_number(a->c, RST_STREAM, a->id, H2_PROTOCOL_ERROR);
     spend_frame(a);
 }

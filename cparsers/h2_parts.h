@@ -96,14 +96,15 @@ void on_headers(arrival *a);
 void on_continuation(arrival *a);
 
 /* h2_streams.c */
-/* How a stream was closed: not known any more, by its end, by a reset. */
-enum { LONG_CLOSED, ENDED, WAS_RESET };
+/* How a stream was closed: not known any more, by its end, by the client's reset,
+ * by ours. */
+enum { LONG_CLOSED, ENDED, WAS_RESET, RESET_BY_US };
 
 h2_stream *stream_of(const h2_connection *c, uint32_t id);
 /* NULL: no memory. */
 h2_stream *new_stream(h2_connection *c, uint32_t id);
-void close_stream(h2_connection *c, h2_stream *stream, int was_reset);
-void note_closed(h2_connection *c, uint32_t id, int was_reset);
+void close_stream(h2_connection *c, h2_stream *stream, int how);
+void note_closed(h2_connection *c, uint32_t id, int how);
 int how_closed(const h2_connection *c, uint32_t id);
 /* One side has sent its end. */
 void end_remote(h2_connection *c, h2_stream *stream);

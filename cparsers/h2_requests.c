@@ -8,16 +8,22 @@
 static const char unlike_length[] =
     "a body that is longer or shorter than its Content-Length";
 
-/* A frame for a stream that is closed (RFC 9113 5.1). */
+/* A frame for a stream that is closed (RFC 9113 5.1).  Behind our reset it was
+ * on its way, and a second reset SHOULD NOT follow (5.4.2); octets of a body are
+ * as good there as in an open stream. */
 static void on_late(const arrival *a)
 {
-    if (how_closed(a->c, a->id) == ENDED) {
+    int how = how_closed(a->c, a->id);
+
+    if (how == ENDED) {
         fail_connection(a, H2_STREAM_CLOSED,
                         BROKE "a frame for a stream that is closed");
         return;
     }
-    put_number(a->c, RST_STREAM, a->id, H2_STREAM_CLOSED);
-    spend_frame(a);
+    if (how != RESET_BY_US)
+        put_number(a->c, RST_STREAM, a->id, H2_STREAM_CLOSED);
+    if (how != RESET_BY_US || a->kind != DATA)
+        spend_frame(a);
 }
 
 /* RFC 9113 6.1, 6.2; returns whether it is so. */
@@ -178,7 +184,7 @@ static void on_new_stream(const arrival *a, h2_section *section)
         spend_frame(a); /* RFC 9113 6.8: it may be sent again elsewhere */
     } else if (c->nstreams >= c->limits.max_streams) {
         put_number(c, RST_STREAM, a->id, H2_REFUSED_STREAM);
-        note_closed(c, a->id, 1);
+        note_closed(c, a->id, RESET_BY_US);
         spend_frame(a);
     } else {
         on_request(a, section);

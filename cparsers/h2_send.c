@@ -78,7 +78,7 @@ void h2_reset(h2_connection *c, uint32_t id, uint32_t code)
     if (code == H2_REFUSED_STREAM && c->frames_left > 0)
         c->frames_left--;
     put_number(c, RST_STREAM, id, code);
-    close_stream(c, stream, 1);
+    close_stream(c, stream, RESET_BY_US);
 }
 
 void h2_give_room(h2_connection *c, uint32_t id, uint32_t count)

@@ -51,16 +51,16 @@ h2_stream *new_stream(h2_connection *c, uint32_t id)
     return stream;
 }
 
-void note_closed(h2_connection *c, uint32_t id, int was_reset)
+void note_closed(h2_connection *c, uint32_t id, int how)
 {
-    c->closed[c->nclosed++ % H2_CLOSED] = id << 1 | (uint32_t)was_reset;
+    c->closed[c->nclosed++ % H2_CLOSED] = id / 2 << 2 | (uint32_t)how;
 }
 
-void close_stream(h2_connection *c, h2_stream *stream, int was_reset)
+void close_stream(h2_connection *c, h2_stream *stream, int how)
 {
     uint32_t place = (uint32_t)(stream - c->streams);
 
-    note_closed(c, stream->id, was_reset);
+    note_closed(c, stream->id, how);
     c->nstreams--;
     memmove(stream, stream + 1, (c->nstreams - place) * sizeof *stream);
 }
@@ -68,8 +68,8 @@ void close_stream(h2_connection *c, h2_stream *stream, int was_reset)
 int how_closed(const h2_connection *c, uint32_t id)
 {
     for (uint32_t i = 0; i < H2_CLOSED && i < c->nclosed; i++) {
-        if (c->closed[i] >> 1 == id)
-            return c->closed[i] & 1 ? WAS_RESET : ENDED;
+        if (c->closed[i] >> 2 == id / 2)
+            return (int)(c->closed[i] & 3);
     }
     return LONG_CLOSED;
 }
@@ -77,7 +77,7 @@ int how_closed(const h2_connection *c, uint32_t id)
 void end_remote(h2_connection *c, h2_stream *stream)
 {
     if (stream->state == H2_HALF_CLOSED_LOCAL)
-        close_stream(c, stream, 0);
+        close_stream(c, stream, ENDED);
     else
         stream->state = H2_HALF_CLOSED_REMOTE;
 }
@@ -85,7 +85,7 @@ void end_remote(h2_connection *c, h2_stream *stream)
 void end_local(h2_connection *c, h2_stream *stream)
 {
     if (stream->state == H2_HALF_CLOSED_REMOTE)
-        close_stream(c, stream, 0);
+        close_stream(c, stream, ENDED);
     else
         stream->state = H2_HALF_CLOSED_LOCAL;
 }
@@ -112,7 +112,7 @@ void h2_end_input(h2_connection *c)
 {
     for (uint32_t i = c->nstreams; i > 0; i--) {
         if (c->streams[i - 1].state != H2_HALF_CLOSED_REMOTE)
-            close_stream(c, &c->streams[i - 1], 1);
+            close_stream(c, &c->streams[i - 1], WAS_RESET);
     }
 }
 
