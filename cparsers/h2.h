@@ -114,7 +114,7 @@ typedef struct {
 /* What has happened. */
 enum {
     H2_REQUEST,  /* text: a head of HTTP/1.1; number: 1: of lane_remains */
-    H2_DATA,     /* text: octets of frames in a row; number: of the window */
+    H2_DATA,     /* text: octets of frames; number: what the windows count */
     H2_RESET,    /* the stream is closed; number: the code */
     H2_REFUSED,  /* the stream was malformed and is reset; text: why */
     H2_ROOM,     /* there is more room for a stream, or all (0) */

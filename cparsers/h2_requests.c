@@ -8,9 +8,9 @@
 static const char unlike_length[] =
     "a body that is longer or shorter than its Content-Length";
 
-/* A frame for a stream that is closed (RFC 9113 5.1).  Behind our reset it was
- * on its way, and a second reset SHOULD NOT follow (5.4.2); octets of a body are
- * as good there as in an open stream. */
+/* A frame for a stream that is closed (RFC 9113 5.1).  A frame behind our reset
+ * was on its way, and a second reset SHOULD NOT follow (5.4.2); DATA costs no
+ * more there than in an open stream. */
 static void on_late(const arrival *a)
 {
     int how = how_closed(a->c, a->id);

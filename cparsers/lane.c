@@ -111,22 +111,22 @@ static uint32_t read_ready(lane *set, const struct epoll_event *event,
     return n;
 }
 
-/* Read from those with an event; first from the one that a full batch has left,
- * or the same ones could fill each batch. */
+/* Read from connections with an event; first from the one that had no room in
+ * the last full batch, or the same ones could fill each batch. */
 static uint32_t read_all(lane *set, const struct epoll_event *events,
                          int count, uint32_t n, uint32_t *input_len,
                          int *nshakes)
 {
     int first = 0, is_full = 0;
 
-    while (first < count && events[first].data.fd != set->left_conn)
+    while (first < count && events[first].data.fd != set->next_conn)
         first++;
     for (int i = 0; i < count; i++) {
         const struct epoll_event *event = &events[(first + i) % count];
 
         if (!is_full && !has_batch_room(set, n, *input_len)) {
             is_full = 1;
-            set->left_conn = event->data.fd;
+            set->next_conn = event->data.fd;
         }
         n = read_ready(set, event, n, input_len, nshakes);
     }

@@ -208,8 +208,8 @@ typedef struct {
     uint32_t is_looking;    /* in lane_look */
     uint32_t is_shake_due;  /* lane_look has left handshakes to lane_poll */
     uint32_t is_body_due;   /* bodies of lane_keep are left to lane_poll */
-    int32_t left_conn;      /* the first that a full batch has left, and the */
-    uint32_t left_listener; /* first of these: the next batch begins there */
+    int32_t next_conn;      /* the first without room in a full batch, and */
+    uint32_t next_listener; /* of these: the next batch begins there */
 } lane;
 
 /* Returns 1 if this platform supports a lane. */

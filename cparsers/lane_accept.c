@@ -278,7 +278,7 @@ uint32_t accept_ready(lane *set, const uint32_t *ready, uint32_t nready,
 {
     uint32_t first = 0, is_full = 0;
 
-    while (first < nready && ready[first] != set->left_listener)
+    while (first < nready && ready[first] != set->next_listener)
         first++;
     /* Either this thread sees is_off, or lane_unlisten sees this. */
     __atomic_store_n(&set->is_accepting, 1, __ATOMIC_SEQ_CST);
@@ -287,7 +287,7 @@ uint32_t accept_ready(lane *set, const uint32_t *ready, uint32_t nready,
 
         if (!is_full && !has_batch_room(set, n, *input_len)) {
             is_full = 1;
-            set->left_listener = next;
+            set->next_listener = next;
         }
         if (!__atomic_load_n(&set->listeners[next].is_off, __ATOMIC_SEQ_CST))
             n = accept_from(set, next, n, input_len);

@@ -118,8 +118,8 @@ __attribute__((visibility("hidden"))) void drop_half(lane *set, carrier *c,
                                                      half **at);
 
 /* lane_h2_streams.c: unlock, and let go. */
-__attribute__((visibility("hidden"))) void leave_carrier(lane *set,
-                                                         carrier *c);
+__attribute__((visibility("hidden"))) void unlock_carrier(lane *set,
+                                                          carrier *c);
 /* How many octets there are that are not sent; locked. */
 __attribute__((visibility("hidden"))) size_t count_unsent(const lane *set,
                                                           const carrier *c);

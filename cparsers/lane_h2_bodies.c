@@ -209,7 +209,7 @@ int lane_keep(lane *set, int number, const char *head, uint32_t head_len,
     hold(c); /* the number may be free soon */
     pthread_mutex_lock(&c->lock);
     result = keep(set, c, number, &parts[0], &parts[1]);
-    leave_carrier(set, c);
+    unlock_carrier(set, c);
     return result;
 }
 

@@ -112,7 +112,7 @@ void send_or_list(lane *set, carrier *c)
         arm_stall_timer(set);
 }
 
-void leave_carrier(lane *set, carrier *c)
+void unlock_carrier(lane *set, carrier *c)
 {
     /* A worker had no memory for frames: the leader ends the connection. */
     if (c->where == IN_LANE && c->h2.is_failure_due)
@@ -140,7 +140,7 @@ void flush_carriers(lane *set)
         pthread_mutex_lock(&c->lock);
         if (c->h2.out_len > 0 && !c->is_behind)
             send_frames(set, c);
-        leave_carrier(set, c);
+        unlock_carrier(set, c);
     }
 }
 
@@ -161,7 +161,7 @@ int has_stream_left(lane *set, int number)
     pthread_mutex_lock(&c->lock);
     if (c->where != LEFT)
         has_left = c->where == CLOSED || h2_room(&c->h2, stream) == H2_GONE;
-    leave_carrier(set, c);
+    unlock_carrier(set, c);
     return has_left;
 }
 
@@ -250,7 +250,7 @@ int64_t send_stream(lane *set, int number, const struct iovec *parts,
         is_put = put_parts(set, c, at, parts, count, 0);
     if (is_put == 1)
         send_or_list(set, c);
-    leave_carrier(set, c);
+    unlock_carrier(set, c);
     return is_put == 1 ? (int64_t)len_of(parts, count) : -1;
 }
 
@@ -263,7 +263,7 @@ int64_t lane_taken(lane *set, int number)
         return -1;
     pthread_mutex_lock(&c->lock);
     taken = place_at(set, number)->taken;
-    leave_carrier(set, c);
+    unlock_carrier(set, c);
     return taken;
 }
 
@@ -280,7 +280,7 @@ int reply_stream(lane *set, int number, const struct iovec *parts, int count)
     if (c->where == IN_LANE && is_owed)
         is_put = put_parts(set, c, at, parts, count, 1);
     if (is_owed && (is_put == 0 || c->where == LEFT)) {
-        leave_carrier(set, c);
+        unlock_carrier(set, c);
         return LANE_UNSENT;
     }
     if (c->where == IN_LANE) /* else the lane may have closed its timer */
@@ -289,7 +289,7 @@ int reply_stream(lane *set, int number, const struct iovec *parts, int count)
     end_stream(set, c, number);
     if (c->where == IN_LANE && c->h2.out_len > 0)
         send_or_list(set, c);
-    leave_carrier(set, c);
+    unlock_carrier(set, c);
     return is_put == 1 || !is_owed ? (int)len : LANE_LOST;
 }
 
@@ -307,7 +307,7 @@ int release_stream(lane *set, int number)
         end_stream(set, c, number);
     else /* until lane_take_stream, as no connection */
         set_state(&set->conns[number], LANE_FREE);
-    leave_carrier(set, c);
+    unlock_carrier(set, c);
     return !is_closed;
 }
 
@@ -324,7 +324,7 @@ uint32_t lane_take_stream(lane *set, int number)
         h2_reset(&c->h2, stream, H2_INTERNAL_ERROR);
         send_or_list(set, c);
     }
-    leave_carrier(set, c);
+    unlock_carrier(set, c);
     return stream;
 }
 

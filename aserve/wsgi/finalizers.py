@@ -7,7 +7,7 @@ Not here: the locks and waits (response.py, deadlines.py, connections/, workers/
 
 Such a call may come within code of ours under a lock, or on the event loop's thread, during a wait of a worker for the loop. By taking a lock, or
 by a wait for a worker or the loop, the call could wait for ever, and with it the whole process. The loop starts threads, and Thread.start waits
-for the new thread's first lines and for the lock of the interpreter's list of threads: within either a call must not wait, too.
+for the new thread's first lines and for the lock of the interpreter's list of threads: a call within either must not wait.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def refuse_inside(loop: Any, called: dict[str, Any] | None = None) -> None:
     Refuse the app's call if inside code of ours; `called`: the globals of the called module, if not the caller's.
 
     Raises:
-        AppError: this is the thread of `loop`, the server's, outside the app, or a thread within code that may hold a lock or begins.
+        AppError: this is the thread of `loop`, the server's, outside the app, or a thread that begins, or is within code that may hold a lock.
     """
     if loop is not None and asyncio._get_running_loop() is loop:  # with --threads 0 the app finds no running loop
         raise AppError("a finalizer or signal handler called the response of a request on the event loop's thread")

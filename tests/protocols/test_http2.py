@@ -215,7 +215,7 @@ def test_octets_one_by_one_tell_the_same():
 
 
 def test_frames_of_one_body_are_one_event():
-    """They count together; a frame of another stream between them begins a new event."""
+    """The frames count together; a frame of another stream begins a new event."""
     peer = Peer()
     for stream_id in (1, 3):
         peer.ask(request(b"POST"), stream_id, ends=False)

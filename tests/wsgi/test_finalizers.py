@@ -93,7 +93,7 @@ class Finalizing(threading.Thread):
 
 
 def test_a_finalizer_while_a_thread_starts():
-    """The event loop may wait in Thread.start for this very thread: a call that waits for the loop would end both."""
+    """The event loop may wait in Thread.start for this very thread: a call that waits for the loop would stop loop and thread."""
     outcomes = {}
     thread = Finalizing(outcomes)
     thread.start()

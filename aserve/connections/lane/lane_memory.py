@@ -74,7 +74,7 @@ def arrivals_of(octets: Any) -> list[Arrival]:
 
 
 def kept_body_bytes(config: EngineSettings) -> int:
-    """Return how large a body over HTTP/2 may be for the lane: whole, it is in memory, and has room in a batch."""
+    """Return the most octets of a body that the lane keeps over HTTP/2: in memory, and with room in a batch."""
     return min(max(READ_BYTES, config.body_memory_bytes), BATCH_BYTES)
 
 

@@ -116,7 +116,7 @@ def test_bodies_that_come_side_by_side(serve):
 
 
 def test_a_body_without_room_in_a_batch(serve):
-    """Others have filled the batch, which the test does for them: the connection goes on on the event loop."""
+    """The batch is full, for which a small one stands here: the connection goes on on the event loop."""
     served = serve()
     served.lane.set.input_cap = 200_000
     assert served.post(b"/1", b"x" * 150_000) == b"/1 150000 ..." and served.is_in_lane

@@ -54,7 +54,7 @@ def test_a_running_request_is_not_idle(connect):
 
 
 def test_a_connection_without_memory_for_its_frames(connect):
-    """The client waits for an answer, and sends nothing: a second later it sees the end."""
+    """The client waits for an answer, and sends nothing: a second later the client sees the end."""
     client = connect()
     client.ask()
     client.pump(runs=False)
